@@ -1,0 +1,339 @@
+// Package canon writes JSON-like Go values as canonical YAML: one value has one
+// form, byte for byte, on every machine, and every YAML reader (1.1 or 1.2) reads
+// the same value back, types included.
+//
+// Keys are sorted by their bytes. Maps and lists are in block style, a list's dashes
+// at its key's indent, as kubectl writes them. Text of several lines is a literal
+// block. Nothing is folded, so a small change of a value is a small change of lines.
+//
+// Invariant: what is written reads back as the same value. It is kept by
+// construction: plain and literal style are used only for strings of classes proven
+// safe (plain.go, literal.go); everything else is in double quotes with escapes
+// that both versions of YAML share. FuzzAppend guards it with two readers.
+package canon
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Limits of what is written.
+const (
+	// MaxDepth is the deepest nesting of maps and lists. Readers stop at 10,000.
+	MaxDepth = 9900
+	// MaxBytes is the largest output in block style. A value that indentation
+	// would blow up beyond it is written in flow style, which is at
+	// most a few times its size as JSON.
+	MaxBytes = 32 << 20
+)
+
+// blockDepth is how deep values are nested in block style. Deeper ones are in
+// flow style on one line: with indentation, the size would grow with the
+// square of the depth.
+const blockDepth = 64
+
+// longKey is the number of bytes beyond which a key is written as "? key": YAML 1.1
+// readers give up looking for a colon after 1024 characters.
+const longKey = 1000
+
+// Errors for values that YAML has no form for, found with errors.Is.
+var (
+	ErrType    = errors.New("not a JSON value")
+	ErrNumber  = errors.New("not a finite number")
+	ErrUTF8    = errors.New("not valid UTF-8")
+	ErrTooDeep = errors.New("nested too deep")
+)
+
+// Append appends v to dst as a YAML document with a final newline. v is made of
+// map[string]any, []any, string, bool, int64, int, float64 and nil; anything else is
+// an error, and dst is then returned as it came. A nil map or list is null, as in JSON.
+// It does not modify v.
+func Append(dst []byte, v any) ([]byte, error) {
+	out, err := appendWith(dst, v, blockDepth)
+	if err == nil && len(out)-len(dst) > MaxBytes {
+		out, err = appendWith(dst, v, 0)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+func appendWith(dst []byte, v any, blockDepth int) ([]byte, error) {
+	w := writer{out: dst, blockDepth: blockDepth}
+	w.document(v)
+	return w.out, w.err
+}
+
+// writer appends to out until the first error.
+type writer struct {
+	out        []byte
+	keys       []string // of the maps being written, outermost first
+	blockDepth int
+	err        error
+}
+
+func (w *writer) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *writer) document(v any) {
+	switch t := v.(type) {
+	case map[string]any:
+		if len(t) > 0 && w.blockDepth > 0 {
+			w.blockMap(t, 0, 0, false)
+			return
+		}
+	case []any:
+		if len(t) > 0 && w.blockDepth > 0 {
+			w.blockList(t, 0, 0, false)
+			return
+		}
+	}
+	w.flow(v, 0)
+	w.out = append(w.out, '\n')
+}
+
+// blockMap writes the entries of a non-empty map at an indent. When inline, the
+// first one continues a line that is already there ("- ").
+func (w *writer) blockMap(m map[string]any, indent, depth int, inline bool) {
+	base := w.pushKeys(m)
+	for i := range len(m) {
+		if w.err != nil {
+			return
+		}
+		key := w.keys[base+i]
+		if i > 0 || !inline {
+			w.indent(indent)
+		}
+		if w.key(key) {
+			w.out = append(w.out, '\n')
+			w.indent(indent)
+		}
+		w.out = append(w.out, ':')
+		w.mapValue(m[key], indent, depth)
+	}
+	w.keys = w.keys[:base]
+}
+
+// mapValue writes what follows "key:", up to and with the newline.
+func (w *writer) mapValue(v any, indent, depth int) {
+	if depth+1 < w.blockDepth {
+		switch t := v.(type) {
+		case map[string]any:
+			if len(t) > 0 {
+				w.out = append(w.out, '\n')
+				w.blockMap(t, indent+2, depth+1, false)
+				return
+			}
+		case []any:
+			if len(t) > 0 {
+				w.out = append(w.out, '\n')
+				w.blockList(t, indent, depth+1, false)
+				return
+			}
+		}
+	}
+	w.out = append(w.out, ' ')
+	w.leaf(v, indent+2, depth+1)
+}
+
+// blockList writes the items of a non-empty list with their dashes at an indent.
+func (w *writer) blockList(list []any, indent, depth int, inline bool) {
+	for i, v := range list {
+		if w.err != nil {
+			return
+		}
+		if i > 0 || !inline {
+			w.indent(indent)
+		}
+		w.out = append(w.out, '-', ' ')
+		w.item(v, indent, depth)
+	}
+}
+
+func (w *writer) item(v any, indent, depth int) {
+	if depth+1 < w.blockDepth {
+		switch t := v.(type) {
+		case map[string]any:
+			if len(t) > 0 {
+				w.blockMap(t, indent+2, depth+1, true)
+				return
+			}
+		case []any:
+			if len(t) > 0 {
+				w.blockList(t, indent+2, depth+1, true)
+				return
+			}
+		}
+	}
+	w.leaf(v, indent+2, depth+1)
+}
+
+// leaf writes what stands on the line of its key or dash, and the newline. Further
+// lines of a string are at the given indent.
+func (w *writer) leaf(v any, indent, depth int) {
+	if s, ok := v.(string); ok {
+		w.string(s, indent)
+	} else {
+		w.flow(v, depth)
+	}
+	w.out = append(w.out, '\n')
+}
+
+// flow writes a value on one line, its strings in double quotes.
+func (w *writer) flow(v any, depth int) {
+	if depth > MaxDepth {
+		w.fail(fmt.Errorf("%w: beyond %d levels", ErrTooDeep, MaxDepth))
+	}
+	if w.err != nil {
+		return
+	}
+	switch t := v.(type) {
+	case nil:
+		w.out = append(w.out, "null"...)
+	case bool:
+		w.out = strconv.AppendBool(w.out, t)
+	case int64:
+		w.out = strconv.AppendInt(w.out, t, 10)
+	case int:
+		w.out = strconv.AppendInt(w.out, int64(t), 10)
+	case float64:
+		w.float(t)
+	case string:
+		w.quoted(t)
+	case []any:
+		w.flowList(t, depth)
+	case map[string]any:
+		w.flowMap(t, depth)
+	default:
+		w.fail(fmt.Errorf("%w: %T", ErrType, v))
+	}
+}
+
+func (w *writer) flowList(list []any, depth int) {
+	if list == nil {
+		w.flow(nil, depth)
+		return
+	}
+	w.out = append(w.out, '[')
+	for i, v := range list {
+		if i > 0 {
+			w.out = append(w.out, ',', ' ')
+		}
+		w.flow(v, depth+1)
+	}
+	w.out = append(w.out, ']')
+}
+
+func (w *writer) flowMap(m map[string]any, depth int) {
+	if m == nil {
+		w.flow(nil, depth)
+		return
+	}
+	base := w.pushKeys(m)
+	w.out = append(w.out, '{')
+	for i := range len(m) {
+		key := w.keys[base+i]
+		if i > 0 {
+			w.out = append(w.out, ',', ' ')
+		}
+		start := len(w.out)
+		w.quoted(key)
+		if len(w.out)-start > longKey {
+			w.out = slices.Insert(w.out, start, '?', ' ')
+			w.out = append(w.out, ' ')
+		}
+		w.out = append(w.out, ':', ' ')
+		w.flow(m[key], depth+1)
+	}
+	w.keys = w.keys[:base]
+	w.out = append(w.out, '}')
+}
+
+// key writes a map key in block style and tells whether it was written as "? key",
+// so that the colon belongs on the next line.
+func (w *writer) key(s string) (explicit bool) {
+	start := len(w.out)
+	if plainKey(s) {
+		w.out = append(w.out, s...)
+	} else {
+		w.quoted(s)
+	}
+	if len(w.out)-start <= longKey {
+		return false
+	}
+	w.out = slices.Insert(w.out, start, '?', ' ')
+	return true
+}
+
+// string writes a string in block context in the most readable style that is safe.
+func (w *writer) string(s string, indent int) {
+	switch {
+	case plain(s):
+		w.out = append(w.out, s...)
+	case literal(s):
+		w.literal(s, indent)
+	default:
+		w.quotedLines(s, indent)
+	}
+}
+
+// float writes a number that every reader takes for a float: with a point, and
+// with a sign in the exponent.
+func (w *writer) float(f float64) {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		w.fail(fmt.Errorf("%w: %v", ErrNumber, f))
+		return
+	}
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	start := len(w.out)
+	w.out = strconv.AppendFloat(w.out, f, format, -1, 64)
+	digits := w.out[start:]
+	if slices.Contains(digits, '.') {
+		return
+	}
+	if e := slices.Index(digits, 'e'); e >= 0 {
+		w.out = slices.Insert(w.out, start+e, '.', '0')
+		return
+	}
+	w.out = append(w.out, '.', '0')
+}
+
+func (w *writer) indent(n int) {
+	const spaces = "                                                                "
+	for n > len(spaces) {
+		w.out = append(w.out, spaces...)
+		n -= len(spaces)
+	}
+	w.out = append(w.out, spaces[:n]...)
+}
+
+// pushKeys puts the sorted keys of a map on the stack of keys and returns where
+// they begin. Whoever pushes cuts the stack back.
+func (w *writer) pushKeys(m map[string]any) int {
+	base := len(w.keys)
+	for k := range m {
+		w.keys = append(w.keys, k)
+	}
+	slices.Sort(w.keys[base:])
+	return base
+}
+
+// valid reports text that is no UTF-8, which JSON cannot hold either.
+func (w *writer) valid(s string) bool {
+	if utf8.ValidString(s) {
+		return true
+	}
+	w.fail(ErrUTF8)
+	return false
+}
