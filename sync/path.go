@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,9 +11,9 @@ import (
 	"github.com/crmirror/crmirror/kube"
 )
 
-// MarkerFile is the file at the top of the mirrored path that says whose tree
-// this is and how it was written. See [Marker].
-const MarkerFile = ".crmirror.yaml"
+// MarkerName is the file at the top of the mirrored path that says whose tree
+// this is and how it was written. See [Tree].
+const MarkerName = ".crmirror.yaml"
 
 const (
 	clusterRoot    = "cluster"    // cluster-scoped objects
@@ -79,6 +80,13 @@ func KeyOfFile(path, group, namespace, name string) (kube.Key, error) {
 		return kube.Key{}, fmt.Errorf("%s: its content names another object, %s", path, content)
 	}
 	return k, nil
+}
+
+// CompareKeys orders keys by resource, namespace and name, for slices.SortFunc.
+func CompareKeys(a, b kube.Key) int {
+	return cmp.Or(
+		cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // lostParts says which parts of a key a path holds only as a digest.

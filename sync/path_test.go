@@ -114,7 +114,7 @@ func TestKeyOfFile(t *testing.T) {
 func TestForeignPaths(t *testing.T) {
 	digest := "~" + strings.Repeat("0", 32)
 	for _, path := range []string{
-		"", "README.md", MarkerFile, "cluster/a.yaml", "cluster//a.yaml", "/cluster/x/a.yaml",
+		"", "README.md", MarkerName, "cluster/a.yaml", "cluster//a.yaml", "/cluster/x/a.yaml",
 		"cluster/x/.yaml", "cluster/x/a.yml", "cluster/x/a", "cluster/x/a.yaml/b.yaml",
 		"cluster/x/kustomization.yaml", "cluster/x/Kustomization", "cluster/x/con.yaml", "cluster/x/A.yaml",
 		"cluster/x/%6bustomization.yaml", "cluster/x/%61.yaml", "cluster/x/%6.yaml", "cluster/x/%.yaml",
