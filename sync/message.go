@@ -7,8 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 )
@@ -21,7 +19,7 @@ const (
 	Created    Op = iota + 1
 	Changed       // the object changed, or a person's change of its file is undone
 	Deleted       // the object is gone
-	Unselected    // the object changed and left the selection
+	Unselected    // the object lives, but left the selection
 	Reshaped      // the same object under changed shaping rules
 )
 
@@ -78,133 +76,6 @@ func Message(in MessageInput) string {
 	return b.String()
 }
 
-// subject returns the most telling of the possible subjects that is short enough.
-func subject(in MessageInput, changes []Change) string {
-	var options []string
-	switch {
-	case in.Initial:
-		total := fmt.Sprintf("%s of %s", count(len(changes), "object"), count(len(resources(changes)), "resource"))
-		options = []string{"Mirror cluster " + printable(in.Cluster) + ": " + total, "Mirror a cluster: " + total}
-	case len(changes) == 0:
-		options = []string{"Update " + MarkerName}
-	case len(changes) == 1:
-		options = subjectsOfOne(changes[0])
-	default:
-		options = subjectsOfMany(changes)
-	}
-	for _, s := range options {
-		if utf8.RuneCountInString(s) <= subjectRunes {
-			return s
-		}
-	}
-	return options[len(options)-1]
-}
-
-// verb is how a message names an operation.
-func (o Op) verb() string {
-	switch o {
-	case Created:
-		return "create"
-	case Changed:
-		return "change"
-	case Deleted:
-		return "delete"
-	case Unselected:
-		return "drop unselected"
-	case Reshaped:
-		return "re-encode"
-	}
-	return fmt.Sprintf("op-%d", int(o))
-}
-
-// subjectsOfOne says what happened to the object and to which fields, the
-// longest first.
-func subjectsOfOne(c Change) []string {
-	object := printable(c.Key.String())
-	verb := capital(c.Op.verb())
-	if c.Undoes != "" {
-		verb = "Put back"
-	}
-	plain := verb + " " + object
-	if len(c.Fields) == 0 {
-		return []string{plain}
-	}
-	fields := make([]string, len(c.Fields))
-	var leaves []string
-	for i, f := range c.Fields {
-		fields[i] = printable(f)
-		if leaf := fields[i][strings.LastIndexByte(fields[i], '.')+1:]; leaf != "" && !slices.Contains(leaves, leaf) {
-			leaves = append(leaves, leaf)
-		}
-	}
-	of := " of " + object
-	options := []string{verb + " " + strings.Join(fields, ", ") + of}
-	if !strings.ContainsAny(strings.Join(fields, ""), `"]`) { // a quoted key has no leaf to tell
-		options = append(options, verb+" "+strings.Join(leaves, ", ")+of)
-	}
-	if len(fields) > 1 {
-		options = append(options, fmt.Sprintf("%s %d fields%s", verb, len(fields), of))
-	}
-	return append(options, plain)
-}
-
-// subjectsOfMany summarizes by operation and resource, the longest first.
-func subjectsOfMany(changes []Change) []string {
-	kinds := resources(changes)
-	where := namespaceOf(changes)
-	var full, short, bare []string
-	for ops := changes; len(ops) > 0; {
-		op := ops[0].Op
-		n := slices.IndexFunc(ops, func(c Change) bool { return c.Op != op })
-		if n < 0 {
-			n = len(ops)
-		}
-		var parts []string
-		for _, r := range resources(ops[:n]) {
-			parts = append(parts, fmt.Sprintf("%d %s", r.count, r.name))
-		}
-		full = append(full, op.verb()+" "+strings.Join(parts, ", "))
-		short = append(short, fmt.Sprintf("%s %d", op.verb(), n))
-		bare = append(bare, fmt.Sprintf("%s %s", op.verb(), count(n, "object")))
-		ops = ops[n:]
-	}
-	if len(kinds) == 1 {
-		s := capital(strings.Join(short, ", ")) + " " + kinds[0].name
-		return []string{s + where, s, capital(strings.Join(bare, ", "))}
-	}
-	s := capital(strings.Join(full, ", "))
-	sum := fmt.Sprintf("%s objects of %d resources", capital(strings.Join(short, ", ")), len(kinds))
-	return []string{s + where, s, sum + where, sum}
-}
-
-// namespaceOf returns " in <ns>" when all changes lie in one namespace.
-func namespaceOf(changes []Change) string {
-	ns := changes[0].Key.Namespace
-	if ns == "" || slices.ContainsFunc(changes, func(c Change) bool { return c.Key.Namespace != ns }) {
-		return ""
-	}
-	return " in " + printable(ns)
-}
-
-// resourceCount is how many of the changes concern a resource.
-type resourceCount struct {
-	name  string
-	count int
-}
-
-func resources(changes []Change) []resourceCount {
-	counts := map[schema.GroupResource]int{}
-	for _, c := range changes {
-		counts[c.Key.GroupResource()]++
-	}
-	list := make([]resourceCount, 0, len(counts))
-	for gr, n := range counts {
-		list = append(list, resourceCount{printable(gr.String()), n})
-	}
-	slices.SortFunc(list, func(a, b resourceCount) int { return strings.Compare(a.name, b.name) })
-	return list
-}
-
 // writeResources writes the body of the initial commit.
 func writeResources(b *strings.Builder, changes []Change) {
 	list := resources(changes)
@@ -222,24 +93,47 @@ func writeResources(b *strings.Builder, changes []Change) {
 
 // writeObjects writes the body of any other commit: the objects, grouped by operation.
 func writeObjects(b *strings.Builder, changes []Change) {
-	var op Op
-	for i, c := range changes {
-		if i == listedLines {
-			fmt.Fprintf(b, "and %d more\n", len(changes)-i)
-			break
+	groups := byOp(changes)
+	for i, lines := range share(groups, listedLines) {
+		group := groups[i]
+		b.WriteString(group[0].Op.heading() + "\n")
+		for _, c := range group[:lines] {
+			writeObject(b, c)
 		}
-		if c.Op != op {
-			if i > 0 {
-				b.WriteByte('\n')
-			}
-			op = c.Op
-			b.WriteString(op.heading() + "\n")
+		if more := len(group) - lines; more > 0 {
+			fmt.Fprintf(b, "and %d more\n", more)
 		}
-		writeObject(b, c)
-	}
-	if len(changes) > 0 {
 		b.WriteByte('\n')
 	}
+}
+
+// byOp splits sorted changes into those of each operation.
+func byOp(changes []Change) [][]Change {
+	var groups [][]Change
+	for start, i := 0, 1; i <= len(changes); i++ {
+		if i == len(changes) || changes[i].Op != changes[start].Op {
+			groups = append(groups, changes[start:i])
+			start = i
+		}
+	}
+	return groups
+}
+
+// share divides the lines of the body among the groups: what one does not need
+// goes to the larger ones, so that twenty deletions do not vanish behind a
+// thousand changes.
+func share(groups [][]Change, lines int) []int {
+	bySize := make([]int, len(groups))
+	for i := range bySize {
+		bySize[i] = i
+	}
+	slices.SortStableFunc(bySize, func(a, b int) int { return len(groups[a]) - len(groups[b]) })
+	shares := make([]int, len(groups))
+	for i, g := range bySize {
+		shares[g] = min(len(groups[g]), lines/(len(groups)-i))
+		lines -= shares[g]
+	}
+	return shares
 }
 
 func (o Op) heading() string {
@@ -251,7 +145,7 @@ func (o Op) heading() string {
 	case Deleted:
 		return "Deleted:"
 	case Unselected:
-		return "Unselected, since they changed:"
+		return "Unselected:"
 	case Reshaped:
 		return "Re-encoded under changed shaping rules:"
 	}
