@@ -1,0 +1,147 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/crmirror/crmirror/gitstore/remote"
+)
+
+// openCache opens a URL's clone.
+//
+// Invariant: whatever a kill, a full disk or a stray hand left in the cache,
+// Open succeeds and the next Fetch brings back what is missing; nothing in it
+// is the only copy of anything the remote acknowledged. Test: TestCacheRepair.
+func (s *Store) openCache(ctx context.Context) error {
+	var err error
+	if s.remote, err = remote.New(s.opts.URL, s.opts.Auth, s.opts.Timeout); err != nil {
+		return err
+	}
+	s.layout = cacheLayout(s.opts)
+	if err := os.MkdirAll(s.opts.Dir, 0o777); err != nil {
+		return fmt.Errorf("create cache: %w", err)
+	}
+	if err := s.acquire(filepath.Join(s.opts.Dir, "lock")); err != nil {
+		return err
+	}
+	fresh, err := s.layout.absent()
+	if err != nil {
+		return err
+	}
+	if !fresh {
+		err := s.reopenCache()
+		if err == nil {
+			return nil
+		}
+		if isDiskError(err) || ctx.Err() != nil {
+			return fmt.Errorf("open cache %s: %w", s.opts.Dir, err)
+		}
+		s.opts.Log.WithError(err).WithField("cache", s.opts.Dir).Warn("cache is damaged, cloning anew")
+		if err := s.wipe(); err != nil {
+			return err
+		}
+	}
+	if err := s.layout.initialize(s.initialBranch(), s.remote.String()); err != nil {
+		return err
+	}
+	return s.reopenCache()
+}
+
+func (l layout) absent() (bool, error) {
+	_, err := os.Stat(l.git)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return false, err
+}
+
+// initialBranch is what HEAD of a new repository names.
+func (s *Store) initialBranch() string {
+	if s.opts.Branch != "" {
+		return s.opts.Branch
+	}
+	return defaultBranch
+}
+
+const defaultBranch = "main"
+
+// isDiskError tells trouble of the machine, which cloning anew would not mend.
+func isDiskError(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || isNoSpace(err)
+}
+
+// wipe removes the clone. The worktree stays: its files are brought in line
+// with the next head, and what people put beside them is theirs.
+func (s *Store) wipe() error {
+	if s.db != nil {
+		if err := s.db.Close(); err != nil {
+			return err
+		}
+		s.db = nil
+	}
+	if err := os.RemoveAll(s.layout.git); err != nil {
+		return fmt.Errorf("remove damaged cache: %w", err)
+	}
+	s.head, s.local = Hash{}, map[string]Hash{}
+	return nil
+}
+
+// reopenCache opens the clone that is there, after sweeping what a killed
+// process left, and proves that the head's tree can be read.
+func (s *Store) reopenCache() error {
+	if err := sweep(s.layout.git); err != nil {
+		return err
+	}
+	if err := s.attach(); err != nil {
+		return err
+	}
+	if was := s.config.Raw.Section("remote").Subsection("origin").Option("url"); was != s.remote.String() {
+		return fmt.Errorf("it is a clone of %s", was)
+	}
+	if err := s.db.Check(); err != nil {
+		return err
+	}
+	head, err := s.refs.Head()
+	if err != nil {
+		return err
+	}
+	s.branch = s.opts.Branch
+	if s.branch == "" {
+		s.branch = strings.TrimPrefix(head.Ref, "refs/heads/")
+	}
+	if err := s.loadRefs(); err != nil {
+		return err
+	}
+	for name, h := range s.local {
+		if _, _, err := s.commitTree(h); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return s.attachWorktree()
+}
+
+// sweep removes locks and temporary files: with the cache's own lock held,
+// nobody else can be using them.
+func sweep(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name := e.Name()
+		stale := strings.HasSuffix(name, ".lock") || strings.HasPrefix(name, "tmp_")
+		if strings.HasSuffix(name, ".pack") {
+			// A pack whose index never came is a left-over, too.
+			_, err := os.Stat(strings.TrimSuffix(path, ".pack") + ".idx")
+			stale = errors.Is(err, fs.ErrNotExist)
+		}
+		if !stale {
+			return nil
+		}
+		return os.Remove(path)
+	})
+}

@@ -1,0 +1,275 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+	"github.com/crmirror/crmirror/gitstore/odb"
+	"github.com/crmirror/crmirror/gitstore/refs"
+	"github.com/crmirror/crmirror/gitstore/tree"
+)
+
+// Edit is what becomes of one file: Delete, or Blob (stored before by
+// PutBlobs) unless zero, or Content.
+type Edit struct {
+	Path    string // relative to Options.Path
+	Content []byte
+	Blob    Hash
+	Delete  bool
+}
+
+// Commit is a change to be made of the branch.
+type Commit struct {
+	Edits   []Edit
+	Message string
+	When    time.Time
+}
+
+// BlobHash is the hash that a file of that content has.
+func BlobHash(content []byte) Hash { return object.Sum(object.Blob, content) }
+
+// PutBlobs stores contents as one pack, on disk when it returns, and refers to
+// them from nowhere.
+func (s *Store) PutBlobs(contents [][]byte) ([]Hash, error) {
+	hashes := make([]Hash, len(contents))
+	objects := make([]odb.Object, len(contents))
+	for i, c := range contents {
+		hashes[i] = BlobHash(c)
+		objects[i] = odb.Object{Type: object.Blob, Hash: hashes[i], Content: c}
+	}
+	if err := s.db.Write(objects); err != nil {
+		return nil, fmt.Errorf("store %d files: %w", len(contents), err)
+	}
+	return hashes, nil
+}
+
+// Commit makes a commit on top of Head and moves the branch to it, here. Its
+// cost follows the edits. Edits that change nothing make no commit; then Head
+// is returned. ErrDiverged when a person moved the branch of their own
+// repository meanwhile: Fetch, derive again.
+//
+// Invariant: objects are on disk before the ref that names them moves.
+// Test: TestKilledWhileWriting.
+func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
+	if s.branch == "" {
+		return Hash{}, errors.New("commit: the branch is not known before a first fetch")
+	}
+	var parents []Hash
+	if !s.head.IsZero() {
+		parents = []Hash{s.head}
+	}
+	d, err := s.derive(s.tree, c.Edits, parents, c.Message, c.When)
+	if err != nil {
+		return Hash{}, fmt.Errorf("commit: %w", err)
+	}
+	if d.tree.Hash() == s.tree.Hash() {
+		return s.head, nil
+	}
+	if err := s.db.Write(d.objects); err != nil {
+		return Hash{}, fmt.Errorf("commit: %w", err)
+	}
+	if err := s.markBehind(); err != nil {
+		return Hash{}, fmt.Errorf("commit: %w", err)
+	}
+	err = s.refs.Update(ctx, branchRef(s.branch), s.head, d.commit)
+	if errors.Is(err, refs.ErrMoved) {
+		return Hash{}, fmt.Errorf("commit to %s: %w: %w", s.branch, ErrDiverged, err)
+	}
+	if err != nil {
+		return Hash{}, fmt.Errorf("commit to %s: %w", s.branch, err)
+	}
+	s.unsent.add(d.sends)
+	s.head, s.tree = d.commit, d.tree
+	return d.commit, nil
+}
+
+// derived is a commit that was computed and not stored yet.
+type derived struct {
+	tree    tree.Tree
+	commit  Hash
+	objects []odb.Object // to be stored
+	sends   []send       // what a remote that has the old tree lacks
+}
+
+// derive computes a commit: a tree with edits, on parents.
+func (s *Store) derive(on tree.Tree, edits []Edit, parents []Hash, message string, when time.Time) (*derived, error) {
+	d := &derived{}
+	changes := make([]tree.Edit, len(edits))
+	for i, e := range edits {
+		if err := checkPath(e.Path); err != nil {
+			return nil, err
+		}
+		path := s.full(e.Path)
+		changes[i].Path = path
+		if e.Delete {
+			continue
+		}
+		h := e.Blob
+		if h.IsZero() {
+			h = BlobHash(e.Content)
+			d.objects = append(d.objects, odb.Object{Type: object.Blob, Hash: h, Content: e.Content})
+		} else if !s.db.Has(h) {
+			return nil, fmt.Errorf("edit %s: blob %s: %w", e.Path, h, ErrMissing)
+		}
+		changes[i].Blob = h
+		was, _, _ := on.Lookup(path)
+		if was != h {
+			d.sends = append(d.sends, send{hash: h, kind: object.Blob, base: was})
+		}
+	}
+	next, news, err := on.Apply(changes)
+	if err != nil {
+		return nil, err
+	}
+	d.tree = next
+	d.addTrees(news)
+	d.addCommit(s.encodeCommit(next.Hash(), parents, message, when))
+	return d, nil
+}
+
+func (d *derived) addTrees(news []tree.New) {
+	for _, n := range news {
+		d.objects = append(d.objects, odb.Object{Type: object.Tree, Hash: n.Hash, Content: n.Content})
+		d.sends = append(d.sends, send{hash: n.Hash, kind: object.Tree, base: n.Base, delta: n.Delta})
+	}
+}
+
+func (d *derived) addCommit(content []byte) {
+	d.commit = object.Sum(object.Commit, content)
+	d.objects = append(d.objects, odb.Object{Type: object.Commit, Hash: d.commit, Content: content})
+	d.sends = append(d.sends, send{hash: d.commit, kind: object.Commit})
+}
+
+func (s *Store) encodeCommit(root Hash, parents []Hash, message string, when time.Time) []byte {
+	by := object.Signature{Name: s.opts.Author.Name, Email: s.opts.Author.Email, When: when}
+	return object.EncodeCommit(root, parents, by, message)
+}
+
+// Base moves ref, here, to a commit whose tree holds nothing but
+// Options.Path's part of Head and whose parent is Head. When it is there
+// already nothing is written.
+func (s *Store) Base(ctx context.Context, ref, message string, when time.Time) (Hash, error) {
+	nested, news := tree.Nest(s.opts.Path, s.tree.Sub(s.opts.Path))
+	d := &derived{tree: nested}
+	d.addTrees(news)
+	return s.moveBase(ctx, ref, d, message, when)
+}
+
+// DeriveBase is Base with a content of its own: the tree that ref has now,
+// with edits.
+func (s *Store) DeriveBase(ctx context.Context, ref string, edits []Edit, message string, when time.Time) (Hash, error) {
+	var on tree.Tree
+	if h := s.local[ref]; !h.IsZero() {
+		root, _, err := s.commitTree(h)
+		if err != nil {
+			return Hash{}, fmt.Errorf("derive %s: %w", ref, err)
+		}
+		if on, err = tree.Load(s.db.Read, root, s.tree); err != nil {
+			return Hash{}, fmt.Errorf("derive %s: %w", ref, err)
+		}
+	}
+	d, err := s.derive(on, edits, nil, message, when)
+	if err != nil {
+		return Hash{}, fmt.Errorf("derive %s: %w", ref, err)
+	}
+	// The commit derived has no parent; moveBase makes the one that has.
+	d.objects, d.sends = d.objects[:len(d.objects)-1], d.sends[:len(d.sends)-1]
+	return s.moveBase(ctx, ref, d, message, when)
+}
+
+func (s *Store) moveBase(ctx context.Context, ref string, d *derived, message string, when time.Time) (Hash, error) {
+	var parents []Hash
+	if !s.head.IsZero() {
+		parents = []Hash{s.head}
+	}
+	if was := s.local[ref]; !was.IsZero() {
+		root, old, err := s.commitTree(was)
+		if err != nil {
+			return Hash{}, fmt.Errorf("move %s: %w", ref, err)
+		}
+		if root == d.tree.Hash() && slices.Equal(old, parents) {
+			return was, nil
+		}
+	}
+	d.addCommit(s.encodeCommit(d.tree.Hash(), parents, message, when))
+	if err := s.db.Write(d.objects); err != nil {
+		return Hash{}, fmt.Errorf("move %s: %w", ref, err)
+	}
+	s.unsent.add(d.sends)
+	return d.commit, s.SetRef(ctx, ref, d.commit)
+}
+
+// File is one file of a commit made by CommitFile.
+type File struct {
+	Name    string
+	Content []byte
+}
+
+// CommitFile stores a commit that holds one file and is on no branch. SetRef
+// gives it a name.
+func (s *Store) CommitFile(parents []Hash, f File, message string, when time.Time) (Hash, error) {
+	if err := checkPath(f.Name); err != nil {
+		return Hash{}, fmt.Errorf("commit file: %w", err)
+	}
+	d := &derived{}
+	blob := BlobHash(f.Content)
+	next, news, err := tree.Tree{}.Apply([]tree.Edit{{Path: f.Name, Blob: blob}})
+	if err != nil {
+		return Hash{}, fmt.Errorf("commit file %s: %w", f.Name, err)
+	}
+	d.objects = []odb.Object{{Type: object.Blob, Hash: blob, Content: f.Content}}
+	d.sends = []send{{hash: blob, kind: object.Blob}}
+	d.addTrees(news)
+	d.addCommit(s.encodeCommit(next.Hash(), parents, message, when))
+	if err := s.db.Write(d.objects); err != nil {
+		return Hash{}, fmt.Errorf("commit file %s: %w", f.Name, err)
+	}
+	s.unsent.add(d.sends)
+	return d.commit, nil
+}
+
+// SetRef points a ref, here, at a commit; it goes out with the next Push. The
+// zero hash deletes it.
+func (s *Store) SetRef(ctx context.Context, name string, to Hash) error {
+	if name == branchRef(s.branch) {
+		return fmt.Errorf("set ref %s: the branch moves by commits only", name)
+	}
+	if !to.IsZero() && !s.db.Has(to) {
+		return fmt.Errorf("set ref %s: %s: %w", name, to, ErrMissing)
+	}
+	was, err := s.refs.Read(name)
+	if err != nil {
+		return fmt.Errorf("set ref %s: %w", name, err)
+	}
+	if was != to {
+		if err := s.refs.Update(ctx, name, was, to); err != nil {
+			return err
+		}
+	}
+	s.setLocal(name, to)
+	return nil
+}
+
+// DeleteRef removes a ref here; the next Push removes it at the remote.
+func (s *Store) DeleteRef(ctx context.Context, name string) error {
+	return s.SetRef(ctx, name, Hash{})
+}
+
+// refNames are the refs besides the branch that are here or at the remote.
+func (s *Store) refNames() []string {
+	names := map[string]bool{}
+	for name := range s.local {
+		names[name] = true
+	}
+	for name := range s.known {
+		if name != branchRef(s.branch) {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,172 @@
+package gitstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/config"
+)
+
+// layout is where the parts of a repository lie.
+type layout struct {
+	git    string // HEAD, index
+	common string // objects, refs, config; equal to git but in a linked worktree
+	work   string // the worktree, "" for none
+	own    bool   // a person's: never repaired, re-created or unlocked
+}
+
+// cacheLayout is where a URL's clone lies below its folder.
+func cacheLayout(o Options) layout {
+	l := layout{git: filepath.Join(o.Dir, "repo.git")}
+	l.common = l.git
+	if o.Worktree {
+		l.work = filepath.Join(o.Dir, "worktree")
+	}
+	return l
+}
+
+// findLayout looks at what lies at a plain path. found is false when nothing
+// does, and a repository can be made there.
+func findLayout(dir string) (l layout, found bool, err error) {
+	l = layout{git: filepath.Join(dir, ".git"), common: filepath.Join(dir, ".git"), work: dir, own: true}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l, false, nil
+	case err != nil:
+		return l, false, fmt.Errorf("open repository %s: %w", dir, err)
+	case !info.IsDir():
+		return l, false, fmt.Errorf("open repository %s: it is a file; give the path of a repository, or of a folder to be made one", dir)
+	}
+	dotGit, err := os.Stat(l.git)
+	switch {
+	case err == nil && dotGit.IsDir():
+		return l, true, nil
+	case err == nil:
+		return linkedLayout(l)
+	case !errors.Is(err, fs.ErrNotExist):
+		return l, false, fmt.Errorf("open repository %s: %w", dir, err)
+	}
+	if isGitDir(dir) {
+		return layout{git: dir, common: dir, own: true}, true, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return l, false, fmt.Errorf("open repository %s: %w", dir, err)
+	}
+	if len(entries) > 0 {
+		return l, false, notARepository(dir)
+	}
+	return l, false, nil
+}
+
+func isGitDir(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// notARepository says what to do about a folder that holds something else.
+func notARepository(dir string) error {
+	for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
+		if _, err := os.Stat(filepath.Join(up, ".git")); err == nil {
+			return fmt.Errorf("open repository %s: it lies inside the repository %s; give that one, and the rest as the path within it", dir, up)
+		}
+	}
+	return fmt.Errorf("open repository %s: the folder is not empty and no git repository; choose an empty or new folder, or make it one with: git init %s", dir, dir)
+}
+
+// linkedLayout follows a .git file, as a linked worktree has one.
+func linkedLayout(l layout) (layout, bool, error) {
+	target, err := readPointer(l.git, "gitdir:")
+	if err != nil {
+		return l, false, fmt.Errorf("open repository %s: %w", l.work, err)
+	}
+	l.git, l.common = target, target
+	common, err := readPointer(filepath.Join(l.git, "commondir"), "")
+	switch {
+	case err == nil:
+		l.common = common
+	case !errors.Is(err, fs.ErrNotExist):
+		return l, false, fmt.Errorf("open repository %s: %w", l.work, err)
+	}
+	if _, err := os.Stat(filepath.Join(l.git, "HEAD")); err != nil {
+		return l, false, fmt.Errorf("open repository %s: its .git file names %s, which is no repository: %w", l.work, l.git, err)
+	}
+	return l, true, nil
+}
+
+// readPointer reads a file that holds a path, relative to the file's folder.
+func readPointer(file, prefix string) (string, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	rest, ok := bytes.CutPrefix(b, []byte(prefix))
+	path := strings.TrimSpace(string(rest))
+	if !ok || path == "" {
+		return "", fmt.Errorf("%s does not say where the repository is", file)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	return path, nil
+}
+
+// initialize makes an empty repository, as git init does. Files that are
+// there are left.
+func (l layout) initialize(branch, remoteURL string) error {
+	for _, dir := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
+		if err := os.MkdirAll(filepath.Join(l.common, dir), 0o777); err != nil {
+			return fmt.Errorf("create repository %s: %w", l.common, err)
+		}
+	}
+	text := "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n"
+	switch {
+	case l.own && l.work != "":
+		text += "\tbare = false\n\tlogallrefupdates = true\n"
+	case l.work != "":
+		text += "\tbare = false\n\tworktree = ../worktree\n"
+	default:
+		text += "\tbare = true\n"
+	}
+	if remoteURL != "" {
+		text += fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", remoteURL)
+	}
+	// HEAD last: without it nobody takes the folder for a repository.
+	for _, f := range []struct{ name, content string }{{"config", text}, {"HEAD", "ref: " + branchRef(branch) + "\n"}} {
+		if err := os.WriteFile(filepath.Join(l.common, f.name), []byte(f.content), 0o666); err != nil {
+			return fmt.Errorf("create repository %s: %w", l.common, err)
+		}
+	}
+	return nil
+}
+
+// readConfig reads a repository's configuration and refuses by name what we
+// cannot work with.
+func (l layout) readConfig() (*config.Config, error) {
+	b, err := os.ReadFile(filepath.Join(l.common, "config"))
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.ReadConfig(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("%w: read %s: %w", ErrDamaged, filepath.Join(l.common, "config"), err)
+	}
+	ext := c.Raw.Section("extensions")
+	if format := ext.Option("objectFormat"); format != "" && !strings.EqualFold(format, "sha1") {
+		return nil, fmt.Errorf("open repository %s: %w: its objects are named by %s; crmirror needs a repository with SHA-1 (git init --object-format=sha1)", l.common, ErrUnsupported, format)
+	}
+	if storage := ext.Option("refStorage"); storage != "" && !strings.EqualFold(storage, "files") {
+		return nil, fmt.Errorf("open repository %s: %w: its refs are stored as %s; crmirror needs files (git refs migrate --ref-format=files)", l.common, ErrUnsupported, storage)
+	}
+	return c, nil
+}

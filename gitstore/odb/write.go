@@ -1,0 +1,158 @@
+package odb
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+	"github.com/crmirror/crmirror/gitstore/pack"
+)
+
+// Object is an object to be written.
+type Object struct {
+	Type    object.Type
+	Hash    object.Hash
+	Content []byte
+}
+
+// Deflater is what this database compresses with, for whoever writes a pack
+// to somewhere else.
+func (db *DB) Deflater() *pack.Deflater { return db.deflater }
+
+// Write stores objects as one pack, on disk when it returns. Those that are
+// there already, and doubles, are left out.
+func (db *DB) Write(objects []Object) error {
+	seen := make(map[object.Hash]bool, len(objects))
+	news := slices.DeleteFunc(slices.Clone(objects), func(o Object) bool {
+		if seen[o.Hash] || db.Has(o.Hash) {
+			return true
+		}
+		seen[o.Hash] = true
+		return false
+	})
+	if len(news) == 0 {
+		return nil
+	}
+	return db.place(func(f *os.File) ([]byte, object.Hash, error) {
+		buffered := bufio.NewWriterSize(f, 1<<16)
+		w, err := pack.NewWriter(buffered, len(news), db.deflater)
+		if err != nil {
+			return nil, object.Hash{}, err
+		}
+		for _, o := range news {
+			if err := w.Add(o.Type, o.Hash, o.Content); err != nil {
+				return nil, object.Hash{}, err
+			}
+		}
+		sum, err := w.Close()
+		if err != nil {
+			return nil, sum, err
+		}
+		return w.Index(), sum, buffered.Flush()
+	})
+}
+
+// Receive stores a pack that arrives as a stream. An empty pack is dropped.
+func (db *DB) Receive(r io.Reader) error {
+	return db.place(func(f *os.File) ([]byte, object.Hash, error) {
+		if _, err := io.Copy(f, r); err != nil {
+			return nil, object.Hash{}, err
+		}
+		return pack.Index(f)
+	})
+}
+
+// place writes a pack and its index and moves them to their names.
+//
+// Invariant: an index is never seen without its complete pack, and no object
+// is reported as stored before both are on disk. The order is: pack temp and
+// index temp written and synced, pack renamed, index renamed (readers find
+// packs by their index), folder synced. Killed anywhere, only a left-over is
+// there, which Sweep removes. Test: TestKilledWhileWriting.
+func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err error)) (err error) {
+	dir := filepath.Join(db.dirs[0], "pack")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	packTemp, err := os.CreateTemp(dir, "tmp_pack_")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, discard(packTemp)) }()
+	index, sum, err := fill(packTemp)
+	if err != nil || index == nil {
+		return err
+	}
+	indexTemp, err := os.CreateTemp(dir, "tmp_idx_")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, discard(indexTemp)) }()
+	if _, err := indexTemp.Write(index); err != nil {
+		return err
+	}
+	name := filepath.Join(dir, "pack-"+sum.String())
+	if err := settle(packTemp, name+".pack"); err != nil {
+		return err
+	}
+	if err := settle(indexTemp, name+".idx"); err != nil {
+		return err
+	}
+	if err := SyncDir(dir); err != nil {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, p := range db.packs {
+		if p.Path() == name+".pack" {
+			return nil // the very same bytes were there
+		}
+	}
+	db.packs = slices.Insert(db.packs, 0, pack.Open(name+".pack"))
+	return nil
+}
+
+// settle syncs a temporary file, makes it read-only as git does, and renames it.
+func settle(f *os.File, name string) error {
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := f.Chmod(0o444); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// discard removes a temporary file that was not settled.
+func discard(f *os.File) error {
+	err := f.Close()
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	if rm := os.Remove(f.Name()); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
+		err = errors.Join(err, rm)
+	}
+	return err
+}
+
+// SyncDir makes the names in a folder durable. Systems that cannot sync a
+// folder order their renames themselves.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+		return errors.Join(fmt.Errorf("sync %s: %w", dir, err), d.Close())
+	}
+	return d.Close()
+}

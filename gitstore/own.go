@@ -1,0 +1,94 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/crmirror/crmirror/gitstore/odb"
+	"github.com/crmirror/crmirror/gitstore/pack"
+	"github.com/crmirror/crmirror/gitstore/refs"
+	"github.com/crmirror/crmirror/gitstore/remote"
+)
+
+// openOwn opens a person's own repository, or makes one where nothing is.
+func (s *Store) openOwn(context.Context) error {
+	l, found, err := findLayout(s.opts.Dir)
+	if err != nil {
+		return err
+	}
+	s.layout = l
+	if !found {
+		if err := os.MkdirAll(l.common, 0o777); err != nil {
+			return fmt.Errorf("create repository %s: %w", s.opts.Dir, err)
+		}
+		if err := l.initialize(s.initialBranch(), ""); err != nil {
+			return err
+		}
+	}
+	if err := s.acquire(filepath.Join(l.git, "crmirror.lock")); err != nil {
+		return err
+	}
+	if err := s.attach(); err != nil {
+		return s.ownDamage(err)
+	}
+	if err := s.readOwn(); err != nil {
+		return err
+	}
+	if err := s.findOwnRemote(); err != nil {
+		return err
+	}
+	return s.attachWorktree()
+}
+
+// readOwn reads HEAD and the refs as they are on disk now.
+func (s *Store) readOwn() error {
+	head, err := s.refs.Head()
+	if err != nil {
+		return s.ownDamage(err)
+	}
+	s.branch = s.opts.Branch
+	if s.branch == "" {
+		if head.Ref == "" {
+			return fmt.Errorf("open repository %s: HEAD is detached, so there is no branch to commit to; check one out, or name it in the configuration", s.opts.Dir)
+		}
+		s.branch = strings.TrimPrefix(head.Ref, "refs/heads/")
+	}
+	if err := s.loadRefs(); err != nil {
+		return s.ownDamage(err)
+	}
+	return s.checkPathInTree()
+}
+
+// ownDamage adds to a person's repository being damaged who can help; we may not.
+func (s *Store) ownDamage(err error) error {
+	damaged := errors.Is(err, odb.ErrMissing) || errors.Is(err, pack.ErrDamaged) || errors.Is(err, refs.ErrDamaged) || errors.Is(err, ErrDamaged)
+	if !damaged {
+		return fmt.Errorf("open repository %s: %w", s.opts.Dir, err)
+	}
+	return fmt.Errorf("open repository %s: %w: %w; it is yours, so crmirror does not repair it; look at: git -C %s fsck", s.opts.Dir, ErrDamaged, err, s.opts.Dir)
+}
+
+// findOwnRemote finds where a person's repository pushes to: the branch's
+// upstream, else the remote "origin". Without one, Push does nothing.
+func (s *Store) findOwnRemote() error {
+	name := "origin"
+	if b := s.config.Branches[s.branch]; b != nil && b.Remote != "" && b.Remote != "." {
+		name = b.Remote
+	}
+	r := s.config.Remotes[name]
+	if r == nil || len(r.URLs) == 0 {
+		return nil
+	}
+	// A path in a repository's configuration is relative to the repository.
+	url := r.URLs[0]
+	if parsed, err := remote.Parse(url); err == nil && parsed.Scheme == "file" && !strings.Contains(url, "://") && !filepath.IsAbs(url) {
+		url = filepath.Join(s.opts.Dir, url)
+	}
+	var err error
+	s.remote, err = remote.New(url, s.opts.Auth, s.opts.Timeout)
+	return err
+}

@@ -1,0 +1,345 @@
+package pack
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zlib"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+)
+
+const (
+	indexHeaderLen = 8
+	largeOffset    = 1 << 31
+	// maxObject bounds what one object may inflate to, so that a damaged
+	// header cannot ask for all memory.
+	maxObject = 1 << 31
+)
+
+// ErrDamaged says that a pack or its index is truncated or does not add up.
+var ErrDamaged = errors.New("damaged pack")
+
+// Pack is a pack file on disk with its index. It is safe for several
+// goroutines. Neither file is held open or loaded before it is needed.
+type Pack struct {
+	path string // of the .pack file
+
+	mu    sync.Mutex
+	index []byte
+	count int
+	file  *os.File
+	size  int64
+}
+
+// Open returns the pack whose .pack file is at path. It checks nothing yet.
+func Open(path string) *Pack { return &Pack{path: path} }
+
+// Path is where the .pack file lies.
+func (p *Pack) Path() string { return p.path }
+
+// Check reads the index and proves that the two files belong together and are
+// complete: sizes, header, count, and both checksums of the index. The pack's
+// own content is not read.
+func (p *Pack) Check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		return err
+	}
+	if sum := sha1.Sum(p.index[:len(p.index)-trailerLen]); !bytes.Equal(sum[:], p.index[len(p.index)-trailerLen:]) {
+		return fmt.Errorf("%w: checksum of %s", ErrDamaged, indexPath(p.path))
+	}
+	return p.openFile()
+}
+
+func indexPath(path string) string { return strings.TrimSuffix(path, ".pack") + ".idx" }
+
+// load reads the index into memory, 28 bytes an object and a bit.
+func (p *Pack) load() error {
+	if p.index != nil {
+		return nil
+	}
+	b, err := os.ReadFile(indexPath(p.path))
+	if err != nil {
+		return err
+	}
+	if len(b) < indexHeaderLen+256*4+2*trailerLen {
+		return fmt.Errorf("%w: %s is too short", ErrDamaged, indexPath(p.path))
+	}
+	if !bytes.HasPrefix(b, []byte{0xff, 't', 'O', 'c', 0, 0, 0, 2}) {
+		return fmt.Errorf("%w: %s is no index of version 2 (git index-pack writes one)", ErrDamaged, indexPath(p.path))
+	}
+	count := int(binary.BigEndian.Uint32(b[indexHeaderLen+255*4:]))
+	if len(b) < indexHeaderLen+256*4+count*28+2*trailerLen {
+		return fmt.Errorf("%w: %s is too short", ErrDamaged, indexPath(p.path))
+	}
+	p.index, p.count = b, count
+	return nil
+}
+
+// openFile opens the pack and compares its header and trailer with the index.
+func (p *Pack) openFile() error {
+	if p.file != nil {
+		return nil
+	}
+	f, err := os.Open(p.path)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		p.size = info.Size()
+		err = p.checkFile(f)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	p.file = f
+	return nil
+}
+
+func (p *Pack) checkFile(f *os.File) error {
+	if p.size < headerLen+trailerLen {
+		return fmt.Errorf("%w: %s is too short", ErrDamaged, p.path)
+	}
+	var header [headerLen]byte
+	var trailer [trailerLen]byte
+	if _, err := f.ReadAt(header[:], 0); err != nil {
+		return err
+	}
+	if _, err := f.ReadAt(trailer[:], p.size-trailerLen); err != nil {
+		return err
+	}
+	if string(header[:4]) != "PACK" || int(binary.BigEndian.Uint32(header[8:])) != p.count {
+		return fmt.Errorf("%w: header of %s", ErrDamaged, p.path)
+	}
+	if !bytes.Equal(trailer[:], p.index[len(p.index)-2*trailerLen:len(p.index)-trailerLen]) {
+		return fmt.Errorf("%w: %s and its index differ", ErrDamaged, p.path)
+	}
+	return nil
+}
+
+// Close closes the pack file; the next read opens it again.
+func (p *Pack) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.file == nil {
+		return nil
+	}
+	err := p.file.Close()
+	p.file = nil
+	return err
+}
+
+// Count is the number of objects, 0 when the index cannot be read.
+func (p *Pack) Count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.load() != nil {
+		return 0
+	}
+	return p.count
+}
+
+// Find returns where the object lies in the pack; ok is false when it is not there.
+func (p *Pack) Find(h object.Hash) (offset int64, ok bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		return 0, false, err
+	}
+	lo := 0
+	if h[0] > 0 {
+		lo = p.fanout(int(h[0]) - 1)
+	}
+	hi := p.fanout(int(h[0]))
+	if lo > hi || hi > p.count {
+		return 0, false, fmt.Errorf("%w: fan-out of %s", ErrDamaged, indexPath(p.path))
+	}
+	names := p.index[indexHeaderLen+256*4:]
+	i := lo + sort.Search(hi-lo, func(i int) bool {
+		at := (lo + i) * 20
+		return bytes.Compare(names[at:at+20], h[:]) >= 0
+	})
+	if i == hi || !bytes.Equal(names[i*20:i*20+20], h[:]) {
+		return 0, false, nil
+	}
+	offset, err = p.offset(i)
+	return offset, err == nil, err
+}
+
+func (p *Pack) fanout(i int) int {
+	return int(binary.BigEndian.Uint32(p.index[indexHeaderLen+4*i:]))
+}
+
+// offset returns the place of the i-th object of the index.
+func (p *Pack) offset(i int) (int64, error) {
+	table := p.index[indexHeaderLen+256*4+p.count*24:]
+	offset := int64(binary.BigEndian.Uint32(table[i*4:]))
+	if offset < largeOffset {
+		return offset, nil
+	}
+	at := p.count*4 + int(offset&^largeOffset)*8
+	if at+8 > len(table)-2*trailerLen {
+		return 0, fmt.Errorf("%w: offsets of %s", ErrDamaged, indexPath(p.path))
+	}
+	return int64(binary.BigEndian.Uint64(table[at:])), nil
+}
+
+// Raw is one entry of a pack as it is stored.
+type Raw struct {
+	Type    object.Type
+	Size    int64       // inflated
+	BaseOfs int64       // of an OfsDelta, in the same pack
+	BaseRef object.Hash // of a RefDelta
+	data    int64       // where the deflated bytes begin
+}
+
+// Header reads what stands before an entry's deflated bytes.
+func (p *Pack) Header(offset int64) (Raw, error) {
+	var b [64]byte
+	n, err := p.readAt(b[:], offset)
+	if err != nil && err != io.EOF {
+		return Raw{}, err
+	}
+	raw, used, ok := parseHeader(b[:n], offset)
+	if !ok {
+		return Raw{}, fmt.Errorf("%w: entry at %d of %s", ErrDamaged, offset, p.path)
+	}
+	raw.data = offset + int64(used)
+	return raw, nil
+}
+
+func (p *Pack) readAt(b []byte, offset int64) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		return 0, err
+	}
+	if err := p.openFile(); err != nil {
+		return 0, err
+	}
+	return p.file.ReadAt(b, offset)
+}
+
+func parseHeader(b []byte, offset int64) (raw Raw, used int, ok bool) {
+	if len(b) == 0 {
+		return raw, 0, false
+	}
+	c := b[0]
+	raw.Type = object.Type(c >> 4 & 7)
+	raw.Size = int64(c & 15)
+	used = 1
+	for shift := 4; c&0x80 != 0; shift += 7 {
+		if used == len(b) || shift > 56 {
+			return raw, 0, false
+		}
+		c = b[used]
+		raw.Size |= int64(c&0x7f) << shift
+		used++
+	}
+	switch raw.Type {
+	case object.RefDelta:
+		if len(b) < used+20 {
+			return raw, 0, false
+		}
+		copy(raw.BaseRef[:], b[used:])
+		used += 20
+	case object.OfsDelta:
+		distance, n, ok := parseOffset(b[used:])
+		if !ok || distance <= 0 || distance >= offset {
+			return raw, 0, false
+		}
+		raw.BaseOfs = offset - distance
+		used += n
+	case object.Commit, object.Tree, object.Blob, object.Tag:
+	default:
+		return raw, 0, false
+	}
+	return raw, used, raw.Size < maxObject
+}
+
+func parseOffset(b []byte) (distance int64, n int, ok bool) {
+	for n < len(b) && n < 9 {
+		c := b[n]
+		n++
+		distance |= int64(c & 0x7f)
+		if c&0x80 == 0 {
+			return distance, n, true
+		}
+		distance = (distance + 1) << 7
+	}
+	return 0, 0, false
+}
+
+// section reads the pack through readAt, so that a closed file opens again.
+type section struct {
+	p  *Pack
+	at int64
+}
+
+func (s *section) Read(b []byte) (int, error) {
+	n, err := s.p.readAt(b, s.at)
+	s.at += int64(n)
+	if n > 0 && err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
+
+// Inflater keeps what reading an entry needs. The zero value is ready; it
+// serves one goroutine at a time.
+type Inflater struct {
+	buf *bufio.Reader
+	src io.Reader // what inflate reads; with ReadByte, not a byte too many is taken
+	z   io.ReadCloser
+}
+
+// Inflate returns an entry's content, or for a delta its instructions.
+func (p *Pack) Inflate(raw Raw, in *Inflater) ([]byte, error) {
+	src := &section{p: p, at: raw.data}
+	if in.buf == nil {
+		in.buf = bufio.NewReaderSize(src, 4096)
+	} else {
+		in.buf.Reset(src)
+	}
+	in.src = in.buf
+	out, err := in.inflate(raw.Size)
+	if err != nil {
+		return nil, fmt.Errorf("%w: entry at %d of %s: %w", ErrDamaged, raw.data, p.path, err)
+	}
+	return out, nil
+}
+
+func (in *Inflater) inflate(size int64) ([]byte, error) {
+	var err error
+	if in.z == nil {
+		in.z, err = zlib.NewReader(in.src)
+	} else {
+		err = in.z.(zlib.Resetter).Reset(in.src, nil)
+	}
+	if err != nil {
+		in.z = nil
+		return nil, err
+	}
+	out := make([]byte, size)
+	if _, err := io.ReadFull(in.z, out); err != nil {
+		return nil, err
+	}
+	// The checksum at the end is read only by asking for more.
+	var one [1]byte
+	if n, err := in.z.Read(one[:]); n != 0 || err != io.EOF {
+		return nil, errors.New("entry is longer than it says")
+	}
+	return out, nil
+}

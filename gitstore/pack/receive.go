@@ -1,0 +1,230 @@
+package pack
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/pjbgf/sha1cd"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+)
+
+// Index reads a whole pack that somebody else made, resolves its deltas and
+// returns its index (nil when the pack is empty) and its checksum. The pack must hold all its delta bases.
+// Hashes are computed with collision detection, for the bytes are not ours.
+func Index(f *os.File) (index []byte, checksum object.Hash, err error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, checksum, err
+	}
+	x := &indexer{
+		src:      &scanner{r: bufio.NewReaderSize(f, 1<<16), pack: sha1cd.New(), crc: crc32.NewIEEE()},
+		sum:      sha1cd.New(),
+		byOffset: map[int64]int32{},
+		byHash:   map[object.Hash]int32{},
+		children: map[int32][]int32{},
+	}
+	if err := x.scan(); err != nil {
+		return nil, checksum, fmt.Errorf("index pack: %w", err)
+	}
+	if err := x.resolve(f); err != nil {
+		return nil, checksum, fmt.Errorf("index pack: %w", err)
+	}
+	if len(x.entries) == 0 {
+		return nil, x.checksum, nil
+	}
+	return EncodeIndex(x.entries, x.checksum), x.checksum, nil
+}
+
+// scanner reads a pack byte by byte, so that inflating takes not one byte
+// more than the entry has, and sums what it reads.
+type scanner struct {
+	r    *bufio.Reader
+	at   int64
+	pack hash.Hash
+	crc  hash.Hash32
+	one  [1]byte
+}
+
+func (s *scanner) ReadByte() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err != nil {
+		return 0, err
+	}
+	s.one[0] = b
+	s.took(s.one[:])
+	return b, nil
+}
+
+func (s *scanner) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	s.took(b[:n])
+	return n, err
+}
+
+func (s *scanner) took(b []byte) {
+	s.at += int64(len(b))
+	s.pack.Write(b)
+	s.crc.Write(b)
+}
+
+// next reads an entry's header.
+func (s *scanner) next() (Raw, error) {
+	start := s.at
+	s.crc.Reset()
+	peek, err := s.r.Peek(64)
+	if err != nil && err != io.EOF {
+		return Raw{}, err
+	}
+	raw, used, ok := parseHeader(peek, start)
+	if !ok {
+		return Raw{}, fmt.Errorf("%w: entry at %d", ErrDamaged, start)
+	}
+	if _, err := io.CopyN(io.Discard, s, int64(used)); err != nil {
+		return Raw{}, err
+	}
+	raw.data = s.at
+	return raw, nil
+}
+
+type indexer struct {
+	src      *scanner
+	sum      hash.Hash
+	in       Inflater
+	entries  []Entry
+	raws     []Raw
+	byOffset map[int64]int32
+	byHash   map[object.Hash]int32
+	children map[int32][]int32 // of an entry: the deltas against it
+	orphans  []int32           // RefDeltas whose base was not seen when they were
+	checksum object.Hash
+}
+
+// scan goes through the pack once: whole objects get their hash, deltas their place.
+func (x *indexer) scan() error {
+	var header [headerLen]byte
+	if _, err := io.ReadFull(x.src, header[:]); err != nil {
+		return fmt.Errorf("%w: header: %w", ErrDamaged, err)
+	}
+	version := binary.BigEndian.Uint32(header[4:])
+	if string(header[:4]) != "PACK" || (version != 2 && version != 3) {
+		return fmt.Errorf("%w: header", ErrDamaged)
+	}
+	for i := range int32(binary.BigEndian.Uint32(header[8:])) {
+		if err := x.scanEntry(i); err != nil {
+			return err
+		}
+	}
+	x.src.pack.Sum(x.checksum[:0])
+	var trailer object.Hash
+	if _, err := io.ReadFull(x.src.r, trailer[:]); err != nil || trailer != x.checksum {
+		return fmt.Errorf("%w: checksum", ErrDamaged)
+	}
+	return nil
+}
+
+func (x *indexer) scanEntry(i int32) error {
+	offset := x.src.at
+	raw, err := x.src.next()
+	if err != nil {
+		return err
+	}
+	x.in.src = x.src
+	content, err := x.in.inflate(raw.Size)
+	if err != nil {
+		return fmt.Errorf("%w: entry at %d: %w", ErrDamaged, offset, err)
+	}
+	e := Entry{Offset: offset, CRC: x.src.crc.Sum32()}
+	x.byOffset[offset] = i
+	switch raw.Type {
+	case object.OfsDelta:
+		base, ok := x.byOffset[raw.BaseOfs]
+		if !ok {
+			return fmt.Errorf("%w: entry at %d: no base at %d", ErrDamaged, offset, raw.BaseOfs)
+		}
+		x.children[base] = append(x.children[base], i)
+	case object.RefDelta:
+		x.orphans = append(x.orphans, i)
+	default:
+		e.Hash = x.hash(raw.Type, content)
+		x.byHash[e.Hash] = i
+	}
+	x.entries = append(x.entries, e)
+	x.raws = append(x.raws, raw)
+	return nil
+}
+
+func (x *indexer) hash(t object.Type, content []byte) object.Hash {
+	x.sum.Reset()
+	x.sum.Write(t.Bytes())
+	x.sum.Write(strconv.AppendInt([]byte{' '}, int64(len(content)), 10))
+	x.sum.Write([]byte{0})
+	x.sum.Write(content)
+	var h object.Hash
+	x.sum.Sum(h[:0])
+	return h
+}
+
+// resolve gives every delta its hash, base by base, each inflated once.
+func (x *indexer) resolve(f *os.File) error {
+	refChildren := map[object.Hash][]int32{}
+	for _, i := range x.orphans {
+		refChildren[x.raws[i].BaseRef] = append(refChildren[x.raws[i].BaseRef], i)
+	}
+	p := &Pack{path: f.Name(), file: f, index: []byte{}}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	p.size = info.Size()
+	x.in = Inflater{}
+	for i, raw := range x.raws {
+		if raw.Type == object.OfsDelta || raw.Type == object.RefDelta {
+			continue
+		}
+		if len(x.children[int32(i)]) == 0 && len(refChildren[x.entries[i].Hash]) == 0 {
+			continue
+		}
+		content, err := p.Inflate(raw, &x.in)
+		if err != nil {
+			return err
+		}
+		if err := x.descend(p, int32(i), raw.Type, content, refChildren); err != nil {
+			return err
+		}
+	}
+	for i := range x.entries {
+		if x.entries[i].Hash.IsZero() {
+			return fmt.Errorf("%w: entry at %d has no base in the pack", ErrDamaged, x.entries[i].Offset)
+		}
+	}
+	return nil
+}
+
+func (x *indexer) descend(p *Pack, i int32, t object.Type, content []byte, refChildren map[object.Hash][]int32) error {
+	for _, list := range [2][]int32{x.children[i], refChildren[x.entries[i].Hash]} {
+		for _, child := range list {
+			if !x.entries[child].Hash.IsZero() {
+				continue
+			}
+			delta, err := p.Inflate(x.raws[child], &x.in)
+			if err != nil {
+				return err
+			}
+			patched, err := Patch(content, delta)
+			if err != nil {
+				return fmt.Errorf("%w: entry at %d: %w", ErrDamaged, x.entries[child].Offset, err)
+			}
+			x.entries[child].Hash = x.hash(t, patched)
+			if err := x.descend(p, child, t, patched, refChildren); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// httpLink is smart HTTP: a GET for the refs, a POST for the rest. The POST's
+// body is streamed, so a large first push is not held in memory.
+type httpLink struct {
+	client  *http.Client
+	base    *url.URL // of the repository; a redirect of the GET moves it
+	service string
+	auth    func(*http.Request)
+	bodies  []io.Closer
+}
+
+func (r *Remote) openHTTP(service string) (link, error) {
+	client, err := r.httpClient()
+	if err != nil {
+		return nil, err
+	}
+	auth, err := r.httpAuth()
+	if err != nil {
+		return nil, err
+	}
+	base := *r.url
+	base.User = nil
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	return &httpLink{client: client, base: &base, service: service, auth: auth}, nil
+}
+
+// errRedirect stops a redirect that would carry credentials elsewhere.
+var errRedirect = errors.New("redirected to another host; put the new address into the configuration")
+
+func (r *Remote) httpClient() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if r.auth.CAFile != "" {
+		pem, err := os.ReadFile(r.auth.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read CA file: %w", err)
+		}
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read CA file %s: no certificate in it", r.auth.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	transport.DisableKeepAlives = false
+	return &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if len(via) >= 5 {
+			return errors.New("too many redirects")
+		}
+		if next.Method != http.MethodGet || next.URL.Host != via[0].URL.Host || (via[0].URL.Scheme == "https" && next.URL.Scheme != "https") {
+			return errRedirect
+		}
+		return nil
+	}}, nil
+}
+
+// httpAuth reads the credentials. Over plain http to another machine they are
+// sent only when that is allowed.
+func (r *Remote) httpAuth() (func(*http.Request), error) {
+	a := r.auth
+	user, password := a.Username, ""
+	if r.url.User != nil {
+		if user == "" {
+			user = r.url.User.Username()
+		}
+		password, _ = r.url.User.Password()
+	}
+	bearer, err := readSecret("bearer token", a.BearerTokenFile)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []struct{ what, file string }{{"token", a.TokenFile}, {"password", a.PasswordFile}} {
+		secret, err := readSecret(f.what, f.file)
+		if err != nil {
+			return nil, err
+		}
+		if secret != "" {
+			password = secret
+		}
+	}
+	if user == "" && password != "" {
+		user = "git"
+	}
+	if bearer == "" && user == "" {
+		return func(*http.Request) {}, nil
+	}
+	if r.url.Scheme == "http" && !a.InsecureHTTP && !loopback(r.url.Hostname()) {
+		return nil, fmt.Errorf("%w: credentials would cross the network in the clear; use https, or allow it with insecureHTTP", ErrAuth)
+	}
+	return func(req *http.Request) {
+		if bearer != "" {
+			req.Header.Set("Authorization", "Bearer "+bearer)
+			return
+		}
+		req.SetBasicAuth(user, password)
+	}, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// readSecret returns a file's content without its final line feed. An empty
+// file is an error: it is never what somebody meant.
+func readSecret(what, file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%w: read %s: %w", ErrAuth, what, err)
+	}
+	secret := strings.TrimRight(string(b), "\r\n")
+	if secret == "" {
+		return "", fmt.Errorf("%w: read %s: %s is empty", ErrAuth, what, file)
+	}
+	return secret, nil
+}
+
+func (l *httpLink) discover(ctx context.Context) (io.Reader, error) {
+	u := *l.base
+	u.Path += "/info/refs"
+	u.RawQuery = "service=" + l.service
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := l.do(req)
+	if err != nil {
+		return nil, err
+	}
+	if want := "application/x-" + l.service + "-advertisement"; res.Header.Get("Content-Type") != want {
+		return nil, fmt.Errorf("%w: the server answers %q, not %q; is this the address of a git repository?", ErrNotFound, res.Header.Get("Content-Type"), want)
+	}
+	if path, ok := strings.CutSuffix(res.Request.URL.Path, "/info/refs"); ok {
+		l.base.Scheme, l.base.Path = res.Request.URL.Scheme, path
+	}
+	return res.Body, nil
+}
+
+func (l *httpLink) exchange(ctx context.Context, _ int64, body func(io.Writer) error) (io.Reader, error) {
+	u := *l.base
+	u.Path += "/" + l.service
+	in, out := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		err := body(out)
+		wrote <- err
+		_ = out.CloseWithError(err) // never fails
+	}()
+	// What fits into one buffer gets a Content-Length: some servers and
+	// proxies dislike chunked requests, and most pushes are small.
+	head := make([]byte, bufferedRequest)
+	n, err := io.ReadFull(in, head)
+	var reader io.Reader = bytes.NewReader(head[:n])
+	length := int64(n)
+	switch {
+	case err == nil:
+		reader, length = io.MultiReader(reader, in), -1
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, <-wrote
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), reader)
+	if err != nil {
+		return nil, errors.Join(err, in.Close(), ignoreClosed(<-wrote))
+	}
+	req.ContentLength = length
+	req.Header.Set("Content-Type", "application/x-"+l.service+"-request")
+	req.Header.Set("Accept", "application/x-"+l.service+"-result")
+	res, err := l.do(req)
+	closeErr := in.Close()
+	if writeErr := ignoreClosed(<-wrote); writeErr != nil {
+		return nil, writeErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, closeErr
+}
+
+// bufferedRequest is the size up to which a request is sent with its length,
+// bytes: what git itself buffers (http.postBuffer).
+const bufferedRequest = 1 << 20
+
+// ignoreClosed drops the error of writing to a request that the server has
+// answered already: the answer says more.
+func ignoreClosed(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}
+
+func (l *httpLink) do(req *http.Request) (*http.Response, error) {
+	req.Header.Set("User-Agent", "git/crmirror")
+	l.auth(req)
+	res, err := l.client.Do(req)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err // the remote's name is added once, redacted
+		}
+		return nil, err
+	}
+	l.bodies = append(l.bodies, res.Body)
+	return res, statusError(res)
+}
+
+// statusError turns a status into an error that says what to look at.
+func statusError(res *http.Response) error {
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	// Only plain text is worth repeating, and only its beginning.
+	said := ""
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
+		b, err := io.ReadAll(io.LimitReader(res.Body, 300))
+		if err == nil && len(b) > 0 {
+			said = ": " + strings.Join(strings.Fields(string(b)), " ")
+		}
+	}
+	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%w: the server answers %s; check the token or password%s", ErrAuth, res.Status, said)
+	case http.StatusForbidden:
+		return fmt.Errorf("%w: the server answers %s; the account may not do this%s", ErrAuth, res.Status, said)
+	case http.StatusNotFound, http.StatusGone:
+		return fmt.Errorf("%w: the server answers %s (some servers say so to who may not see it, too)%s", ErrNotFound, res.Status, said)
+	case http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%w: the server answers %s; a proxy before it limits the size of a push%s", ErrRefused, res.Status, said)
+	}
+	return fmt.Errorf("%w: the server answers %s%s", ErrUnreachable, res.Status, said)
+}
+
+func (l *httpLink) words() string { return "" }
+
+func (l *httpLink) close() error {
+	var err error
+	for _, b := range l.bodies {
+		err = errors.Join(err, b.Close())
+	}
+	l.bodies = nil
+	l.client.CloseIdleConnections()
+	return err
+}

@@ -1,0 +1,205 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+	"github.com/crmirror/crmirror/gitstore/pack"
+)
+
+// Edit sets the file at a slash path to a blob; a zero Blob removes it. A file
+// that exists keeps its mode, a new one is a regular file.
+type Edit struct {
+	Path string
+	Blob object.Hash
+}
+
+// New is a tree object that an edit made.
+type New struct {
+	Hash    object.Hash
+	Content []byte
+	// Base is the tree that stood in its place and Delta what leads from it to
+	// Content; nil where there was none.
+	Base  object.Hash
+	Delta []byte
+}
+
+// Apply returns the tree with the edits done, and the tree objects that are
+// new, deepest first. Folders left empty disappear, as git knows none. An edit
+// that says what is there already is no change. A path that needs a folder
+// where a file is, or a file where a folder is, is an error.
+func (t Tree) Apply(edits []Edit) (Tree, []New, error) {
+	sorted := slices.Clone(edits)
+	slices.SortStableFunc(sorted, func(a, b Edit) int { return strings.Compare(a.Path, b.Path) })
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i].Path == sorted[i-1].Path {
+			return t, nil, fmt.Errorf("edit %s: it is there twice", sorted[i].Path)
+		}
+	}
+	var news []New
+	root, err := apply(t.top(), "", sorted, &news)
+	if err != nil {
+		return t, nil, err
+	}
+	if root != t.top() && len(root.entries) == 0 {
+		news = append(news, New{Hash: object.EmptyTree})
+	}
+	return Tree{root}, news, nil
+}
+
+// apply edits one folder; the edits' paths all begin with prefix.
+func apply(old *dir, prefix string, edits []Edit, news *[]New) (*dir, error) {
+	changed := make([]entry, 0, len(edits))
+	for len(edits) > 0 {
+		name, _, below := strings.Cut(edits[0].Path[len(prefix):], "/")
+		if name == "" {
+			return nil, fmt.Errorf("edit %q: not a path", edits[0].Path)
+		}
+		n := 1
+		if below {
+			under := prefix + name + "/"
+			for n < len(edits) && strings.HasPrefix(edits[n].Path, under) {
+				n++
+			}
+		}
+		e, err := edited(old, prefix, name, below, edits[:n], news)
+		if err != nil {
+			return nil, err
+		}
+		changed = append(changed, e)
+		edits = edits[n:]
+	}
+	return old.with(changed, news), nil
+}
+
+// edited returns a folder's entry after edits to it or below it, with a zero
+// hash when it is gone.
+func edited(old *dir, prefix, name string, below bool, edits []Edit, news *[]New) (entry, error) {
+	was, exists := old.find(name)
+	if !below {
+		e := entry{name: name, hash: edits[0].Blob, mode: filemode.Regular}
+		switch {
+		case exists && was.dir != nil:
+			return e, fmt.Errorf("edit %s: a folder is there", edits[0].Path)
+		case exists && was.mode == filemode.Executable:
+			e.mode = was.mode
+		}
+		return e, nil
+	}
+	if exists && was.dir == nil {
+		return entry{}, fmt.Errorf("edit %s: %s is a file", edits[0].Path, prefix+name)
+	}
+	sub := was.dir
+	if sub == nil {
+		sub = empty
+	}
+	d, err := apply(sub, prefix+name+"/", edits, news)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{name: name, hash: d.hash, mode: filemode.Dir, dir: d}
+	if len(d.entries) == 0 {
+		e.hash = object.Hash{}
+	}
+	return e, nil
+}
+
+// with returns the folder with entries replaced, added or (zero hash) removed.
+// One pass over both writes the new content and the delta that leads to it.
+func (d *dir) with(changed []entry, news *[]New) *dir {
+	slices.SortFunc(changed, compare)
+	next := &dir{entries: make([]entry, 0, len(d.entries)+len(changed))}
+	content := make([]byte, 0, int(d.size)+64*len(changed))
+	var delta pack.Delta
+	at := int64(0) // where the old folder's entry lies in its content
+	same := true
+	i, j := 0, 0
+	for i < len(d.entries) || j < len(changed) {
+		c := 0
+		switch {
+		case i == len(d.entries):
+			c = 1
+		case j == len(changed):
+			c = -1
+		default:
+			c = compare(d.entries[i], changed[j])
+		}
+		var e entry
+		kept := c < 0
+		if c <= 0 {
+			e = d.entries[i]
+			i++
+		}
+		if c >= 0 {
+			kept = c == 0 && e.hash == changed[j].hash && e.mode == changed[j].mode
+			if !kept {
+				e = changed[j]
+			}
+			j++
+		}
+		from := len(content)
+		if !e.hash.IsZero() {
+			next.entries = append(next.entries, e)
+			content = object.AppendEntry(content, e.name, e.mode, e.hash)
+		}
+		if kept {
+			delta.Copy(at, int64(len(content)-from))
+		} else if c == 0 || !e.hash.IsZero() {
+			delta.Insert(content[from:])
+			same = false
+		}
+		if c <= 0 {
+			at += int64(object.EntryLen(d.entries[i-1].name, d.entries[i-1].mode))
+		}
+	}
+	if same {
+		return d
+	}
+	next.entries = slices.Clip(next.entries)
+	next.size = int64(len(content))
+	next.hash = object.Sum(object.Tree, content)
+	if len(next.entries) > 0 {
+		*news = append(*news, d.made(next, content, &delta, at))
+	}
+	return next
+}
+
+// made describes the new folder as an object. Its delta is dropped when it
+// saves less than half, or when the old object was not written as we would
+// (size is what we think it has).
+func (d *dir) made(next *dir, content []byte, delta *pack.Delta, size int64) New {
+	n := New{Hash: next.hash, Content: content}
+	if len(d.entries) == 0 || size != d.size {
+		return n
+	}
+	if b := delta.Bytes(d.size); 2*len(b) < len(content) {
+		n.Base, n.Delta = d.hash, b
+	}
+	return n
+}
+
+func compare(a, b entry) int {
+	return object.Compare(a.name, a.mode == filemode.Dir, b.name, b.mode == filemode.Dir)
+}
+
+// Nest returns a tree that holds nothing but t, at a slash path, and the tree
+// objects above t that are new. The empty path is t itself.
+func Nest(path string, t Tree) (Tree, []New) {
+	if path == "" || len(t.top().entries) == 0 {
+		if len(t.top().entries) == 0 {
+			return Tree{}, []New{{Hash: object.EmptyTree}}
+		}
+		return t, nil
+	}
+	d := t.top()
+	var news []New
+	names := strings.Split(path, "/")
+	for _, name := range slices.Backward(names) {
+		d = empty.with([]entry{{name: name, hash: d.hash, mode: filemode.Dir, dir: d}}, &news)
+	}
+	return Tree{d}, news
+}

@@ -1,0 +1,85 @@
+package gitstore
+
+import (
+	"io"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+	"github.com/crmirror/crmirror/gitstore/odb"
+	"github.com/crmirror/crmirror/gitstore/pack"
+)
+
+// send is an object that the remote lacks.
+type send struct {
+	hash Hash
+	kind object.Type
+	// base is an object that the remote has or is sent too, with a content
+	// probably near this one; zero if there is none.
+	base Hash
+	// delta leads from base to this object; nil when it is not computed yet.
+	delta []byte
+}
+
+// unsent is what was made here since the remote last had everything: about 100
+// bytes an object.
+type unsent struct {
+	list  []send
+	index map[Hash]int // into list
+	depth map[Hash]int // of the chain of deltas that ends in a tree of list
+}
+
+func newUnsent() *unsent { return &unsent{index: map[Hash]int{}, depth: map[Hash]int{}} }
+
+// maxChain bounds chains of deltas: the server resolves them one by one.
+const maxChain = 40
+
+func (u *unsent) add(sends []send) {
+	for _, s := range sends {
+		if _, ok := u.index[s.hash]; ok {
+			continue
+		}
+		if !s.base.IsZero() {
+			depth := u.depth[s.base] + 1
+			if depth > maxChain {
+				s.base, s.delta, depth = Hash{}, nil, 0
+			}
+			u.depth[s.hash] = depth
+		}
+		u.index[s.hash] = len(u.list)
+		u.list = append(u.list, s)
+	}
+}
+
+// write writes the objects as a pack; thin allows deltas.
+func (u *unsent) write(w io.Writer, db *odb.DB, thin bool) error {
+	p, err := pack.NewWriter(w, len(u.list), db.Deflater())
+	if err != nil {
+		return err
+	}
+	for _, s := range u.list {
+		if err := writeSend(p, db, s, thin); err != nil {
+			return err
+		}
+	}
+	_, err = p.Close()
+	return err
+}
+
+func writeSend(p *pack.Writer, db *odb.DB, s send, thin bool) error {
+	if thin && s.delta != nil {
+		return p.AddDelta(s.hash, s.base, s.delta)
+	}
+	_, content, err := db.Read(s.hash)
+	if err != nil {
+		return err
+	}
+	if thin && s.kind == object.Blob && !s.base.IsZero() && db.Has(s.base) {
+		_, base, err := db.Read(s.base)
+		if err != nil {
+			return err
+		}
+		if delta, ok := pack.Diff(base, content); ok {
+			return p.AddDelta(s.hash, s.base, delta)
+		}
+	}
+	return p.Add(s.kind, s.hash, content)
+}
