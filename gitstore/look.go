@@ -53,3 +53,6 @@ func (s *Store) Author(commit Hash) (string, error) {
 	}
 	return "", fmt.Errorf("read commit %s: it has no author", commit)
 }
+
+// Has tells whether an object is here.
+func (s *Store) Has(h Hash) bool { return s.db.Has(h) }

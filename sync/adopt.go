@@ -1,0 +1,85 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/crmirror/crmirror/gitstore"
+)
+
+// Adoption tells what Adopt did.
+type Adoption struct {
+	Already bool   // the path was this cluster's before
+	From    string // uid of the cluster that it belonged to; "" when that could not be told
+	Name    string // that cluster's name
+	Files   int    // files of ours that it held
+	Commit  string
+}
+
+// Adopt lets this cluster take the path in git over: .crmirror.yaml names its
+// uid from then on. What git holds and this cluster lacks is not deleted for
+// it; such deletions are held until they are approved.
+func (m *Mirror) Adopt(ctx context.Context, now time.Time) (*Adoption, error) {
+	for attempt := 1; ; attempt++ {
+		if err := m.refresh(ctx); err != nil {
+			return nil, err
+		}
+		done, err := m.adopt(ctx, now)
+		if err != nil || done.Already {
+			return done, err
+		}
+		err = m.repo.Push(ctx)
+		if err == nil {
+			return done, nil
+		}
+		m.stale = true
+		if !errors.Is(err, gitstore.ErrDiverged) || attempt == rederivations {
+			return nil, err
+		}
+	}
+}
+
+func (m *Mirror) adopt(ctx context.Context, now time.Time) (*Adoption, error) {
+	done := &Adoption{Files: m.index.known()}
+	if m.marker != nil {
+		done.From, done.Name = m.marker.ClusterUID, m.marker.Cluster
+	}
+	if (m.marker == nil && done.Files == 0) || done.From == m.uid {
+		done.Already = true
+		return done, nil
+	}
+	tree := m.opts.Tree
+	if m.marker != nil {
+		tree = *m.marker // the shape stays what it is; the agent re-encodes when its rules differ
+	}
+	tree.Cluster, tree.ClusterUID = m.opts.ClusterName, m.uid
+	tree.Adopted = &TreeAdoption{From: done.From, Commit: m.repo.Head().String()}
+	content, err := tree.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	message := fmt.Sprintf("Adopt %d files for cluster %s\n\nFrom cluster uid: %s\nTo cluster uid: %s\n\nCrmirror-Cluster: %s\n",
+		done.Files, m.opts.ClusterName, orUnknown(done.From), m.uid, m.opts.ClusterName)
+	head, err := m.repo.Commit(ctx, gitstore.Commit{
+		Edits: []gitstore.Edit{{Path: MarkerName, Content: content}}, Message: message, When: now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	done.Commit = head.String()
+	m.marker = &tree
+	if err := m.moveBase(ctx, now); err != nil {
+		return nil, err
+	}
+	_, err = m.repo.UpdateWorktree(ctx)
+	return done, err
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}

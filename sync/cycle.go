@@ -1,0 +1,288 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/informer"
+)
+
+// rederivations is how often in a row a cycle derives its commit anew because
+// another writer was faster, before it leaves the rest to the loop's backoff.
+const rederivations = 10
+
+// Cycle carries entries, and whatever earlier cycles could not finish, into one
+// commit and pushes it. now is the commit's time. While the remote cannot be reached,
+// commits pile up in the local clone.
+//
+// Entries are remembered until a push is acknowledged, so an error loses
+// nothing: call Cycle again. The Report tells what was done even then.
+func (m *Mirror) Cycle(ctx context.Context, entries []Entry, now time.Time) (*Report, error) {
+	m.remember(entries)
+	report := newReport()
+	err := m.cycle(ctx, report, now)
+	if err != nil {
+		// Waiting bytes are kept in the object store, not in memory.
+		err = errors.Join(err, m.spill())
+	}
+	m.account(report)
+	return report, err
+}
+
+func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error {
+	for attempt := 1; ; attempt++ {
+		var unreachable error
+		if m.stale {
+			if err := m.refresh(ctx); err != nil {
+				if !m.loaded || !errors.Is(err, gitstore.ErrUnreachable) {
+					return err
+				}
+				unreachable = err // the clone's own state serves for a local commit
+			}
+		}
+		if err := m.derive(ctx, report, now); err != nil {
+			return err
+		}
+		if unreachable != nil {
+			return unreachable
+		}
+		err := m.repo.Push(ctx)
+		if !errors.Is(err, gitstore.ErrDiverged) {
+			if err != nil {
+				m.stale = true // whether it arrived is not known
+				return err
+			}
+			m.acknowledge(report, now)
+			return nil
+		}
+		m.stale = true
+		if attempt == rederivations {
+			return fmt.Errorf("another writer was faster %d times: %w", attempt, err)
+		}
+		m.log.WithField("attempt", attempt).Debug("the branch moved meanwhile; deriving again on top")
+	}
+}
+
+// derive makes at most one commit (and before it one that only re-encodes, when
+// the shaping rules changed), moves the base with it, and brings the worktree
+// up to date.
+func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) error {
+	if err := m.checkMarker(); err != nil {
+		return err
+	}
+	if err := m.sweep(ctx); err != nil {
+		return err
+	}
+	if err := m.readAgain(ctx); err != nil {
+		return err
+	}
+	if err := m.reshape(ctx, report, now); err != nil {
+		return err
+	}
+	p, err := m.plan(ctx, now)
+	if err != nil {
+		return err
+	}
+	if err := m.commit(ctx, p, report, now); err != nil {
+		return err
+	}
+	if err := m.announceHeld(ctx, p, now); err != nil {
+		return err
+	}
+	left, err := m.repo.UpdateWorktree(ctx)
+	if err != nil {
+		return fmt.Errorf("bring the worktree up to date: %w", err)
+	}
+	report.Left = left
+	return nil
+}
+
+// commit writes the plan's edits as one commit and moves the base ref along.
+func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.Time) error {
+	report.Postponed, report.Held = p.postponed, p.held
+	m.held = p.held
+	if len(p.edits) == 0 {
+		return m.moveBase(ctx, now)
+	}
+	first := m.repo.Head().IsZero() || m.marker == nil
+	message := Message(MessageInput{Cluster: m.opts.ClusterName, Initial: first, Changes: p.changes})
+	head, err := m.repo.Commit(ctx, gitstore.Commit{Edits: p.edits, Message: message, When: now})
+	if err != nil {
+		return err
+	}
+	// The blobs are in the object store now.
+	for _, c := range p.changes {
+		if e, ok := m.pending[c.Key]; ok && e.Op == Present {
+			e.Content, e.Digest = nil, c.blob
+			m.pending[c.Key] = e
+		}
+		if c.Op == Deleted || c.Op == Unselected {
+			delete(m.waiting, c.Key)
+		}
+		delete(m.foreign, c.path)
+	}
+	m.index, m.marker = p.index, p.marker
+	m.recordDeletions(p.unasked, now)
+	report.add(head.String(), p.changes)
+	return m.moveBase(ctx, now)
+}
+
+// moveBase lets the base ref say that cluster and git agree on what the branch
+// holds now. In this mode the cluster is the truth, so they always do.
+func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
+	if m.repo.Head().IsZero() {
+		return nil
+	}
+	_, err := m.repo.Base(ctx, m.refs.Base, "Agree on "+m.opts.ClusterName+"\n", now)
+	return err
+}
+
+// acknowledge forgets what the remote has taken.
+func (m *Mirror) acknowledge(report *Report, now time.Time) {
+	report.Pushed = report.Commit != ""
+	m.stale = false
+	for key := range m.pending {
+		if report.Postponed[key] == nil {
+			delete(m.pending, key)
+		}
+	}
+	for scope := range m.swept {
+		m.settled[scope] = true
+	}
+	clear(m.swept)
+}
+
+// sweep compares the listings that completed since the last cycle with the
+// files in git: a file without an object becomes a candidate for deletion.
+func (m *Mirror) sweep(ctx context.Context) error {
+	sweeps, gone := m.inbox.takeSweeps()
+	m.checked = m.checked && !gone
+	if len(sweeps) == 0 && m.checked {
+		return nil
+	}
+	err := m.compare(ctx, sweeps)
+	if err != nil {
+		m.inbox.returnSweeps(sweeps)
+		return err
+	}
+	for scope := range sweeps {
+		m.swept[scope] = true
+	}
+	return nil
+}
+
+func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) error {
+	served, complete := m.servedResources()
+	lookOutside := !m.checked && complete
+	var missing []Entry
+	var unsure []string // cut paths: the content tells the key
+	visit := func(key kube.Key) {
+		if e, ok := m.missing(key, sweeps, served, lookOutside); ok {
+			missing = append(missing, e)
+		}
+	}
+	m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
+		key, cut, err := KeyOf(path)
+		switch {
+		case err != nil:
+		case cut:
+			unsure = append(unsure, path)
+		default:
+			visit(key)
+		}
+		return true
+	})
+	for _, path := range unsure {
+		key, err := m.keyAt(ctx, path)
+		if errors.Is(err, errNotOurs) {
+			m.strange[path] = Finding{Path: path, Text: err.Error()}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		visit(key)
+	}
+	for _, e := range missing {
+		if _, newer := m.pending[e.Key]; !newer {
+			m.pending[e.Key] = e
+		}
+	}
+	m.checked = m.checked || lookOutside
+	return nil
+}
+
+// missing tells whether the file of key stands for an object that a complete
+// listing did not show, and why that may be.
+func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served map[schema.GroupResource]bool, lookOutside bool) (Entry, bool) {
+	gr := key.GroupResource()
+	s, listed := sweeps[informer.Scope{Resource: gr}]
+	if !listed {
+		s, listed = sweeps[informer.Scope{Resource: gr, Namespace: key.Namespace}]
+	}
+	e := Entry{Key: key, Op: Absent, Reason: ReasonDeleted, Epoch: s.epoch}
+	switch {
+	case listed && s.listing.Has(key):
+		return e, false
+	case listed && s.listing.Reborn:
+		e.Reason = ReasonKindGone
+	case listed && m.marker != nil && m.marker.Adopted != nil:
+		e.Reason = ReasonAdopted
+	case listed:
+	case lookOutside && !served[gr]:
+		// A kind that the cluster does not serve, or that no rule selects;
+		// the judgement of the candidate tells which.
+		e.Reason = ReasonKindGone
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// servedResources returns the resources that informers watch, and whether all
+// that there are to watch are known.
+func (m *Mirror) servedResources() (served map[schema.GroupResource]bool, complete bool) {
+	served = map[schema.GroupResource]bool{}
+	discovered := false
+	for _, s := range m.cluster.Status() {
+		if s.Scope.Resource == crdResource && s.Phase == informer.PhaseSynced {
+			discovered = true
+		}
+		if s.Phase != informer.PhaseGone {
+			served[s.Scope.Resource] = true
+		}
+	}
+	return served, discovered && m.cluster.Synced()
+}
+
+// account fills in what the report tells of the whole, beyond this cycle.
+func (m *Mirror) account(report *Report) {
+	report.Failing = m.inbox.Failures()
+	report.Refused = m.inbox.Quarantined()
+	for _, f := range m.strange {
+		report.Findings = append(report.Findings, f)
+	}
+	report.Orphans = sortedKeys(m.orphans)
+	report.Waiting = m.Waiting()
+	for key, err := range m.unread {
+		if report.Postponed == nil {
+			report.Postponed = map[kube.Key]error{}
+		}
+		if err != nil {
+			report.Postponed[key] = err
+		}
+	}
+	for _, s := range m.cluster.Status() {
+		n := report.objects[s.Scope.Resource]
+		n.selected += s.Objects
+		n.skipped += m.inbox.skippedIn(s.Scope)
+		report.objects[s.Scope.Resource] = n
+	}
+}

@@ -1,0 +1,55 @@
+package sync
+
+import (
+	gosync "sync"
+	"time"
+)
+
+// Health is what the agent tells of itself to those who watch it. The zero
+// Health is ready for use.
+type Health struct {
+	mu      gosync.Mutex
+	started bool
+	failing error
+	since   time.Time // of failing
+	last    time.Time // the last cycle that finished
+	waiting int
+	held    int
+}
+
+// HealthState is a snapshot of Health.
+type HealthState struct {
+	Started bool      // a cycle has finished since the start
+	Failing error     // why cycles do not finish; nil when they do
+	Since   time.Time // since when
+	Last    time.Time // when the last cycle finished
+	Waiting int       // objects whose push is not acknowledged
+	Held    int       // deletions that wait for approval
+}
+
+// State returns a snapshot.
+func (h *Health) State() HealthState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return HealthState{Started: h.started, Failing: h.failing, Since: h.since, Last: h.last, Waiting: h.waiting, Held: h.held}
+}
+
+// cycle notes a cycle's outcome. It tells whether this error is a new one, or
+// whether an error has ended, and since when there was one.
+func (h *Health) cycle(report *Report, err error) (first, ended bool, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting, h.held = report.Waiting, len(report.Held)
+	since = h.since
+	if err == nil {
+		ended = h.failing != nil
+		h.started, h.failing, h.since, h.last = true, nil, time.Time{}, time.Now()
+		return false, ended, since
+	}
+	first = h.failing == nil || h.failing.Error() != err.Error()
+	if h.failing == nil {
+		h.since = time.Now()
+	}
+	h.failing = err
+	return first, false, h.since
+}

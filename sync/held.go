@@ -1,0 +1,125 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+)
+
+// heldFile is the one file in the tree of the held and approved refs' commits:
+// the list of held deletions, as HeldSet.Text writes it.
+const heldFile = "held"
+
+// announceHeld lets refs/crmirror/<id>/held name exactly the deletions that
+// wait, so that a person can read and approve them without asking the agent,
+// and takes back an approval that was used or names nothing any more. Both go
+// out with the next push.
+func (m *Mirror) announceHeld(ctx context.Context, p *plan, now time.Time) error {
+	if p.used || (len(p.held) == 0 && len(p.postponed) == 0) {
+		if err := m.repo.DeleteRef(ctx, m.refs.Approved); err != nil {
+			return err
+		}
+	}
+	if len(p.held) == 0 {
+		m.heldDigest = ""
+		return m.repo.DeleteRef(ctx, m.refs.Held)
+	}
+	digest := p.held.Digest()
+	if m.heldDigest == digest && !m.repo.Ref(m.refs.Held).IsZero() {
+		return nil
+	}
+	message := fmt.Sprintf("Hold %d deletions of %s\n\nLet them through with: crmirror approve %s\n", len(p.held), m.opts.ClusterName, digest)
+	file := gitstore.File{Name: heldFile, Content: []byte(p.held.Text())}
+	commit, err := m.repo.CommitFile([]gitstore.Hash{m.repo.Head()}, file, message, now)
+	if err != nil {
+		return err
+	}
+	if err := m.repo.SetRef(ctx, m.refs.Held, commit); err != nil {
+		return err
+	}
+	if m.heldDigest != digest {
+		m.log.WithFields(logrus.Fields{"held": len(p.held), "digest": digest, "reason": p.held[0].Text, "first": p.held[0].Key}).
+			Warnf("deletions are held; read them with git show %s:%s, let them through with crmirror approve %s", m.refs.Held, heldFile, digest)
+	}
+	m.heldDigest = digest
+	return nil
+}
+
+// approved returns the deletions that a person let through. An approval names
+// exactly one set; deletions held since are not in it.
+func (m *Mirror) approved(ctx context.Context) (map[kube.Key]bool, error) {
+	commit := m.repo.Ref(m.refs.Approved)
+	if commit.IsZero() {
+		return nil, nil
+	}
+	set, err := readHeld(ctx, m.repo, commit)
+	if err != nil {
+		m.log.WithError(err).WithField("ref", m.refs.Approved).Warn("approval cannot be read; it lets nothing through")
+		return nil, nil
+	}
+	return set.Keys(), nil
+}
+
+func readHeld(ctx context.Context, repo *gitstore.Store, commit gitstore.Hash) (HeldSet, error) {
+	content, ok, err := repo.ReadFile(ctx, commit, heldFile)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("commit %s lists no deletions", commit)
+	}
+	return ParseHeldSet(string(content))
+}
+
+// NotHeldError says that no held set has the digest that was to be approved.
+type NotHeldError struct {
+	Digest  string
+	Current string // digest of what is held now; "" when nothing is
+	Count   int
+}
+
+func (e *NotHeldError) Error() string {
+	if e.Current == "" {
+		return fmt.Sprintf("approve %s: nothing is held", e.Digest)
+	}
+	return fmt.Sprintf("approve %s: what is held now are %d deletions with digest %s; if you have read them: crmirror approve %s",
+		e.Digest, e.Count, e.Current, e.Current)
+}
+
+// approveAttempts bounds the retries when the refs move under an approval.
+const approveAttempts = 5
+
+// Approve lets the held deletions with that digest through: it points the
+// approved ref at the very commit that lists them. It returns the set, or a
+// *NotHeldError.
+func Approve(ctx context.Context, repo *gitstore.Store, refs RefNames, digest string) (HeldSet, error) {
+	for attempt := 1; ; attempt++ {
+		if err := repo.Fetch(ctx); err != nil {
+			return nil, err
+		}
+		commit := repo.Ref(refs.Held)
+		if commit.IsZero() {
+			return nil, &NotHeldError{Digest: digest}
+		}
+		set, err := readHeld(ctx, repo, commit)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", refs.Held, err)
+		}
+		if set.Digest() != digest {
+			return nil, &NotHeldError{Digest: digest, Current: set.Digest(), Count: len(set)}
+		}
+		if err := repo.SetRef(ctx, refs.Approved, commit); err != nil {
+			return nil, err
+		}
+		err = repo.Push(ctx)
+		if err == nil || !errors.Is(err, gitstore.ErrDiverged) || attempt == approveAttempts {
+			return set, err
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package sync
+
+import (
+	"context"
+	gosync "sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/informer"
+)
+
+// Inbox is where the informers' goroutines and the loop meet: it turns what the
+// informers see into dirty keys of the Batch, and remembers which scopes are
+// proven by a complete listing. It implements informer.Sink.
+type Inbox struct {
+	batch *Batch
+	log   logrus.FieldLogger
+
+	mu      gosync.Mutex
+	scopes  map[informer.Scope]*scopeState
+	sweeps  map[informer.Scope]sweep
+	refused map[kube.Key]error
+	epochs  map[schema.GroupResource]int // how often the kind went away in this process
+	gone    map[schema.GroupResource]bool
+	lost    bool // a kind went away since takeSweeps asked last
+}
+
+// scopeState is what is known of one resource in one namespace scope.
+type scopeState struct {
+	listing bool // a listing is under way
+	held    bool // and the batch waits for it
+	failing error
+	since   time.Time // of failing
+	skipped int       // objects that the listing showed and no rule selects
+}
+
+// sweep is a complete listing that waits to be compared with the files in git.
+type sweep struct {
+	listing informer.Listing
+	epoch   int
+}
+
+// NewInbox returns an empty Inbox that fills batch.
+func NewInbox(batch *Batch, log logrus.FieldLogger) *Inbox {
+	return &Inbox{
+		batch:   batch,
+		log:     log,
+		scopes:  map[informer.Scope]*scopeState{},
+		sweeps:  map[informer.Scope]sweep{},
+		refused: map[kube.Key]error{},
+		epochs:  map[schema.GroupResource]int{},
+		gone:    map[schema.GroupResource]bool{},
+	}
+}
+
+// Changed implements informer.Sink. It blocks while the batch holds as many
+// bytes as it may, which slows the informer down to what git can take.
+func (in *Inbox) Changed(ctx context.Context, s informer.State) {
+	in.mu.Lock()
+	if _, was := in.refused[s.Key]; was {
+		delete(in.refused, s.Key)
+		in.log.WithField("key", s.Key).Info("object can be mirrored again")
+	}
+	in.mu.Unlock()
+	in.put(ctx, Entry{
+		Key: s.Key, Op: Present, Content: s.Content,
+		UID: s.UID, ResourceVersion: s.ResourceVersion, Manager: s.Manager,
+	})
+}
+
+// Refused implements informer.Sink: the object exists but has no encoding. Its
+// file stays as it is (promise 6: one bad object harms only itself).
+func (in *Inbox) Refused(_ context.Context, key kube.Key, err error) {
+	in.mu.Lock()
+	before := in.refused[key]
+	in.refused[key] = err
+	in.mu.Unlock()
+	if before == nil || before.Error() != err.Error() {
+		in.log.WithError(err).WithField("key", key).Warn("object is quarantined; its file stays as it is")
+	}
+}
+
+// Absent implements informer.Sink.
+func (in *Inbox) Absent(ctx context.Context, key kube.Key, absence informer.Absence) {
+	gr := key.GroupResource()
+	in.mu.Lock()
+	delete(in.refused, key)
+	epoch, gone := in.epochs[gr], in.gone[gr]
+	if absence == informer.Unselected {
+		in.countSkipped(key)
+	}
+	in.mu.Unlock()
+	reason := ReasonDeleted
+	switch {
+	case absence == informer.Unselected:
+		reason = ReasonUnselected
+	case gone:
+		reason = ReasonKindGone
+	}
+	in.put(ctx, Entry{Key: key, Op: Absent, Reason: reason, Epoch: epoch})
+}
+
+// put hands an entry to the batch. An error means that ctx ended; what was
+// under way then is found again by the next start's listing.
+func (in *Inbox) put(ctx context.Context, e Entry) {
+	if err := in.batch.Put(ctx, e); err != nil {
+		in.log.WithField("key", e.Key).Debug("not taken: shutting down")
+	}
+}
+
+// Listing implements informer.Sink: until the scope is listed, or fails, no
+// batch closes, so that a start or a new version is one commit. A scope that
+// has been failing is not waited for: one bad kind does not slow the others.
+func (in *Inbox) Listing(_ context.Context, scope informer.Scope) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s := in.scope(scope)
+	s.listing, s.skipped = true, 0
+	if s.held || s.failing != nil {
+		return
+	}
+	s.held = true
+	in.batch.Hold()
+}
+
+// Listed implements informer.Sink.
+//
+// Invariant (promise 3): only a listing that completed without error in this
+// process is ever compared with the files in git to find what was deleted.
+// TestDeletedWhileDown and TestForbiddenKindDeletesNothing hold it to that.
+func (in *Inbox) Listed(_ context.Context, scope informer.Scope, listing informer.Listing) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	gr := scope.Resource
+	in.sweeps[scope] = sweep{listing: listing, epoch: in.epochs[gr]}
+	delete(in.gone, gr)
+	in.release(scope)
+	in.batch.Kick()
+}
+
+// Failing implements informer.Sink.
+func (in *Inbox) Failing(_ context.Context, scope informer.Scope, err error) {
+	in.mu.Lock()
+	s := in.scope(scope)
+	if s.failing == nil {
+		s.since = time.Now()
+	}
+	s.failing = err
+	in.release(scope)
+	in.mu.Unlock()
+	in.log.WithError(err).WithField("scope", scope.String()).
+		Warn("resource cannot be read; its files stay as they are, it is tried again")
+}
+
+// Recovered implements informer.Sink.
+func (in *Inbox) Recovered(_ context.Context, scope informer.Scope) {
+	in.mu.Lock()
+	s := in.scope(scope)
+	since := s.since
+	s.failing = nil
+	in.mu.Unlock()
+	in.log.WithFields(logrus.Fields{"scope": scope.String(), "failing_since": since.Format(time.RFC3339)}).
+		Info("resource can be read again")
+}
+
+// KindGone implements informer.Sink: from here on, absences of the kind are no
+// proof that somebody deleted the objects.
+func (in *Inbox) KindGone(_ context.Context, gr schema.GroupResource) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.epochs[gr]++
+	in.gone[gr] = true
+	in.lost = true
+	for scope := range in.scopes {
+		if scope.Resource == gr {
+			in.release(scope)
+			delete(in.scopes, scope)
+			delete(in.sweeps, scope)
+		}
+	}
+	in.log.WithField("resource", gr).Warn("kind is gone from the cluster; its files stay until their deletion is approved")
+	in.batch.Kick()
+}
+
+// takeSweeps returns the listings that wait to be compared, and forgets them. It
+// also tells whether a kind went away since the last call.
+func (in *Inbox) takeSweeps() (sweeps map[informer.Scope]sweep, gone bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	sweeps, gone = in.sweeps, in.lost
+	in.sweeps, in.lost = map[informer.Scope]sweep{}, false
+	return sweeps, gone
+}
+
+// returnSweeps gives back listings of a cycle that did not finish, unless a
+// newer one of the same scope has come meanwhile.
+func (in *Inbox) returnSweeps(sweeps map[informer.Scope]sweep) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for scope, s := range sweeps {
+		_, known := in.scopes[scope]
+		if _, newer := in.sweeps[scope]; known && !newer {
+			in.sweeps[scope] = s
+		}
+	}
+}
+
+// countSkipped counts an object that a listing shows and no rule selects.
+func (in *Inbox) countSkipped(key kube.Key) {
+	for _, ns := range []string{"", key.Namespace} {
+		if s := in.scopes[informer.Scope{Resource: key.GroupResource(), Namespace: ns}]; s != nil && s.listing {
+			s.skipped++
+			return
+		}
+	}
+}
+
+// skippedIn returns how many objects of a scope no rule selects.
+func (in *Inbox) skippedIn(scope informer.Scope) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if s := in.scopes[scope]; s != nil {
+		return s.skipped
+	}
+	return 0
+}
+
+// replaced tells whether the kind went away since epoch was noted.
+func (in *Inbox) replaced(gr schema.GroupResource, epoch int) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.epochs[gr] != epoch
+}
+
+// Failures returns the scopes that cannot be read now, with the reason.
+func (in *Inbox) Failures() map[informer.Scope]error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	failures := map[informer.Scope]error{}
+	for scope, s := range in.scopes {
+		if s.failing != nil {
+			failures[scope] = s.failing
+		}
+	}
+	return failures
+}
+
+// Quarantined returns the objects that cannot be encoded, with the reason.
+func (in *Inbox) Quarantined() map[kube.Key]error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	out := make(map[kube.Key]error, len(in.refused))
+	for key, err := range in.refused {
+		out[key] = err
+	}
+	return out
+}
+
+func (in *Inbox) isRefused(key kube.Key) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.refused[key] != nil
+}
+
+func (in *Inbox) scope(scope informer.Scope) *scopeState {
+	s := in.scopes[scope]
+	if s == nil {
+		s = &scopeState{}
+		in.scopes[scope] = s
+	}
+	return s
+}
+
+// release notes that the listing of scope ended, and ends the batch's wait for it.
+func (in *Inbox) release(scope informer.Scope) {
+	s := in.scope(scope)
+	s.listing = false
+	if s.held {
+		s.held = false
+		in.batch.Release()
+	}
+}

@@ -1,0 +1,180 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Pace is how the loop spends time.
+type Pace struct {
+	Poll     time.Duration // how often the remote is asked for approvals while deletions are held; 0 = 30 s
+	RetryMin time.Duration // first wait after an error; 0 = 1 s
+	RetryMax time.Duration // longest wait between tries; 0 = 1 min
+	Grace    time.Duration // for the last flush after a signal; 0 = 20 s
+}
+
+func (p Pace) withDefaults() Pace {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&p.Poll, 30 * time.Second}, {&p.RetryMin, time.Second}, {&p.RetryMax, time.Minute}, {&p.Grace, 20 * time.Second}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return p
+}
+
+// Loop runs a Mirror: it waits for batches, polls and retries, and does nothing
+// else. Everything that wakes it only leads to one more Cycle.
+type Loop struct {
+	mirror *Mirror
+	batch  *Batch
+	health *Health
+	pace   Pace
+	log    logrus.FieldLogger
+}
+
+// NewLoop returns a Loop over mirror that takes its entries from batch and keeps
+// health informed.
+func NewLoop(mirror *Mirror, batch *Batch, health *Health, pace Pace, log logrus.FieldLogger) *Loop {
+	return &Loop{mirror: mirror, batch: batch, health: health, pace: pace.withDefaults(), log: log}
+}
+
+// Run works until ctx ends. Then it makes one last flush, within the grace time,
+// and returns that flush's error.
+func (l *Loop) Run(ctx context.Context) error {
+	tries := 0
+	held := false
+	for {
+		due, err := l.wait(ctx, held)
+		switch {
+		case ctx.Err() != nil:
+			return l.finish(ctx)
+		case err != nil: // the poll is due
+			l.mirror.Recheck()
+		case due == DueSpill:
+			if err := l.batch.Spill(l.mirror.Spill); err != nil {
+				tries++
+				l.failed(err)
+				if !l.pause(ctx, tries) {
+					return l.finish(ctx)
+				}
+			}
+			continue
+		}
+		report, err := l.mirror.Cycle(ctx, l.batch.Take(), time.Now())
+		l.done(report, err)
+		held = len(report.Held) > 0
+		switch {
+		case err != nil:
+			tries++
+			l.batch.Return(nil, l.backoff(tries)) // the mirror keeps the entries
+		case report.Waiting > 0: // what could not be proven is tried again
+			l.batch.Return(nil, l.backoff(1))
+		default:
+			tries = 0
+		}
+	}
+}
+
+// wait returns when the batch is due, or with an error when the poll is.
+func (l *Loop) wait(ctx context.Context, held bool) (Due, error) {
+	if held {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, jitter(l.pace.Poll))
+		defer cancel()
+	}
+	return l.batch.Wait(ctx)
+}
+
+// pause waits out an error that nothing can be taken in during, such as a full
+// disk: the informers wait too. It tells whether ctx still runs.
+func (l *Loop) pause(ctx context.Context, tries int) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(l.backoff(tries)):
+		return true
+	}
+}
+
+// Once takes everything in until synced is closed, and carries it into git with
+// one Cycle. It is what a backup does.
+func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error) {
+	waitCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-synced:
+			cancel()
+		case <-waitCtx.Done():
+		}
+	}()
+	for {
+		due, err := l.batch.Wait(waitCtx)
+		switch {
+		case ctx.Err() != nil:
+			return newReport(), ctx.Err()
+		case err != nil:
+			return l.mirror.Cycle(ctx, l.batch.Take(), time.Now())
+		case due == DueSpill:
+			err = l.batch.Spill(l.mirror.Spill)
+		}
+		if err != nil {
+			return newReport(), err
+		}
+	}
+}
+
+// finish flushes what is left, on a context that the signal did not end.
+func (l *Loop) finish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.pace.Grace)
+	defer cancel()
+	entries := l.batch.Take()
+	l.log.WithField("objects", len(entries)+l.mirror.Waiting()).Info("stopping; last flush")
+	report, err := l.mirror.Cycle(ctx, entries, time.Now())
+	l.done(report, err)
+	return err
+}
+
+// backoff grows from RetryMin to RetryMax, with jitter.
+func (l *Loop) backoff(tries int) time.Duration {
+	d := l.pace.RetryMin << min(tries-1, 20)
+	return jitter(min(d, l.pace.RetryMax))
+}
+
+// jitter spreads d by a fifth either way, so that many agents do not meet.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
+}
+
+// done logs a cycle's outcome, once per change, and keeps health informed.
+func (l *Loop) done(report *Report, err error) {
+	if report.Commit != "" {
+		l.log.WithFields(logrus.Fields{
+			"commit": report.Commit, "pushed": report.Pushed,
+			"created": report.Created(), "changed": report.Changed(), "deleted": report.Deleted(),
+		}).Info("committed")
+	}
+	first, ended, since := l.health.cycle(report, err)
+	switch {
+	case err != nil && first && !errors.Is(err, context.Canceled):
+		l.log.WithError(err).WithField("waiting", report.Waiting).Error("cycle did not finish; changes are kept, it is tried again")
+	case err != nil:
+		l.log.WithError(err).WithField("since", since.Format(time.RFC3339)).Debug("cycle did not finish")
+	case ended:
+		l.log.WithField("since", since.Format(time.RFC3339)).Info("cycles finish again")
+	}
+}
+
+// failed tells of an error outside a cycle.
+func (l *Loop) failed(err error) {
+	report := newReport()
+	report.Waiting = l.mirror.Waiting()
+	l.done(report, err)
+}

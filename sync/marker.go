@@ -1,0 +1,158 @@
+package sync
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+)
+
+// OtherClusterError says that the path in git belongs to another cluster, or to
+// nobody that can be told. Nothing is written there until a person adopts it:
+// an agent started on the new, empty cluster after a disaster must not empty
+// the backup.
+type OtherClusterError struct {
+	Path  string // of .crmirror.yaml, from the repository's root
+	Files int    // files of ours below it
+	Name  string // the cluster that it names; "" when there is no marker
+	UID   string // that cluster's uid
+	Ours  string // this cluster's uid
+}
+
+func (e *OtherClusterError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s is missing, yet %d files of custom resources lie beside it, whose cluster cannot be told; "+
+			"nothing is written. To let this cluster (uid %s) take them over: crmirror adopt", e.Path, e.Files, e.Ours)
+	}
+	return fmt.Sprintf("%s belongs to cluster %q with uid %s, but this cluster has uid %s; nothing is written. "+
+		"To let this cluster take the path over: crmirror adopt", e.Path, e.Name, e.UID, e.Ours)
+}
+
+// readMarker reads .crmirror.yaml at the present head.
+func (m *Mirror) readMarker(ctx context.Context) error {
+	m.marker = nil
+	if _, ok := m.repo.Lookup(MarkerName); !ok {
+		return nil
+	}
+	content, err := m.readFile(ctx, MarkerName)
+	if err != nil {
+		return err
+	}
+	tree, err := ParseTree(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.repo.FullPath(MarkerName), err)
+	}
+	m.marker = tree
+	return nil
+}
+
+// checkMarker refuses a path that is not this cluster's.
+//
+// Invariant: no commit is derived before it has passed for the head that the
+// commit stands on. TestOtherClusterIsRefused.
+func (m *Mirror) checkMarker() error {
+	refused := &OtherClusterError{Path: m.repo.FullPath(MarkerName), Files: m.index.known(), Ours: m.uid}
+	switch {
+	case m.marker == nil && refused.Files == 0:
+		return nil
+	case m.marker == nil:
+		return refused
+	case m.marker.ClusterUID != m.uid:
+		refused.Name, refused.UID = m.marker.Cluster, m.marker.ClusterUID
+		return refused
+	}
+	return nil
+}
+
+// planMarker adds .crmirror.yaml to the plan when it has to say something else.
+func (m *Mirror) planMarker(p *plan) error {
+	want := m.opts.Tree
+	want.ClusterUID = m.uid
+	if m.marker != nil && m.marker.Adopted != nil && !p.held.Has(ReasonAdopted) && m.allListed() {
+		// Everything that the adopted tree held is settled.
+		want.Adopted = nil
+	} else if m.marker != nil {
+		want.Adopted = m.marker.Adopted
+	}
+	p.marker = &want
+	content, err := want.Marshal()
+	if err != nil {
+		return fmt.Errorf("write %s: %w", MarkerName, err)
+	}
+	if blob, ok := m.repo.Lookup(MarkerName); ok && blob == gitstore.BlobHash(content) {
+		return nil
+	}
+	if m.marker != nil && m.marker.Equal(&want) {
+		return nil // a person formatted it
+	}
+	p.edits = append(p.edits, gitstore.Edit{Path: MarkerName, Content: content})
+	return nil
+}
+
+// allListed tells whether every scope was listed completely and compared with git.
+func (m *Mirror) allListed() bool {
+	for _, s := range m.cluster.Status() {
+		if !m.swept[s.Scope] && !m.settled[s.Scope] {
+			return false
+		}
+	}
+	return m.checked
+}
+
+// reshape re-encodes the tree under the present shaping rules, in a commit of
+// its own, when .crmirror.yaml says that it was written under others. What the
+// rules keep in addition comes with the objects themselves.
+func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) error {
+	if m.marker == nil || m.marker.SameShaping(&m.opts.Tree) {
+		return nil
+	}
+	p := &plan{index: m.index}
+	var paths []string
+	m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
+		paths = append(paths, path)
+		return true
+	})
+	for _, path := range paths {
+		if err := m.reshapeFile(ctx, p, path); err != nil {
+			return err
+		}
+	}
+	if err := m.planMarker(p); err != nil {
+		return err
+	}
+	return m.commit(ctx, p, report, now)
+}
+
+func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) error {
+	key, err := m.keyAt(ctx, path)
+	if err != nil {
+		return nil // not ours; a read error shows again in the plan
+	}
+	content, err := m.readFile(ctx, path)
+	if err != nil {
+		return err
+	}
+	if m.ours(key, content) != nil {
+		return nil
+	}
+	obj, err := kube.Decode(content)
+	if err != nil {
+		return err
+	}
+	rules, _ := m.opts.Rules.Resource(key.GroupResource(), m.custom(key.GroupResource()))
+	rule, ok := rules.Governs(obj)
+	if !ok {
+		return nil // an orphan keeps the shape it has
+	}
+	shaped, err := kube.Encode(obj, &rule.Shape)
+	if err != nil || kube.Equal(shaped, content) {
+		return nil // what has no encoding now is quarantined when it is read live
+	}
+	p.edits = append(p.edits, gitstore.Edit{Path: path, Content: shaped})
+	p.changes = append(p.changes, Change{Key: key, Op: Reshaped, path: path, blob: gitstore.BlobHash(shaped)})
+	return nil
+}
