@@ -3,6 +3,8 @@ package informer
 import (
 	"cmp"
 	"context"
+	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +64,7 @@ func (i *informer) failing(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	err = cause(err)
 	i.mu.Lock()
 	early := apierrors.IsNotFound(err) && i.health.phase == PhaseListing && time.Since(i.started) < unservedGrace
 	text := signature(err)
@@ -142,6 +145,20 @@ func (i *informer) status() ResourceStatus {
 	return ResourceStatus{
 		Scope: i.scope, Version: i.resource.Version, Phase: h.phase, Since: h.since, Err: h.err, Objects: i.known.count(),
 	}
+}
+
+// cause strips an error of what the Sink is told anyway, the scope, and of the URL
+// of the request: what the server said, or why it was not reached.
+func cause(err error) error {
+	var said *apierrors.StatusError
+	if errors.As(err, &said) && said.Error() != "" {
+		return said
+	}
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
 }
 
 // signature is the text of an error without its numbers: ports, resource versions

@@ -113,7 +113,7 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	case stale(err):
 		return nil, err // the Reflector lists again
 	default:
-		s.informer.failing(ctx, fmt.Errorf("watch %s: %w", s.informer.scope, err))
+		s.informer.failing(ctx, err)
 		if initial {
 			err = opaque{err}
 		}

@@ -1,0 +1,445 @@
+package informer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/informer"
+	"github.com/crmirror/crmirror/kube/kubetest"
+)
+
+// allow lets a user do that to the resource of a test's kind, or to CRDs.
+func allow(t *testing.T, admin *rest.Config, user, group, resource string, verbs ...string) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := user + "-" + resource + "-" + group + "-" + strings.Join(verbs, "-")
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}},
+	}
+	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForbiddenKinds(t *testing.T) {
+	server := kubetest.Shared(t)
+	c := connect(t, server.Config)
+	allowed, denied, unwatched := c.install("allowed.test.dev"), c.install("denied.test.dev"), c.install("unwatched.test.dev")
+	for _, w := range []widgets{allowed, denied, unwatched} {
+		w.create("default", "a")
+	}
+	user, _, err := server.User("mirror")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow(t, server.Config, "mirror", "apiextensions.k8s.io", "customresourcedefinitions", "get", "list", "watch")
+	allow(t, server.Config, "mirror", allowed.group, "widgets", "list", "watch")
+	allow(t, server.Config, "mirror", unwatched.group, "widgets", "list")
+	poll(t, "permissions to be known to the server", func(ctx context.Context) error {
+		_, err := connect(t, user).crds().List(ctx, metav1.ListOptions{})
+		return err
+	})
+
+	told := newRecorder()
+	run(t, options(user, selecting(t, allowed.name(), denied.name(), unwatched.name()), told))
+	told.wait(t, 0, "changed "+allowed.key("default", "a").String())
+	told.wait(t, 0, "failing "+denied.name())
+	told.wait(t, 0, "listed "+unwatched.name())
+	told.wait(t, 0, "failing "+unwatched.name())
+	if got := told.all("failing "); len(got) != 2 {
+		t.Errorf("got %q, want each of the two told once", got)
+	}
+	for _, unwanted := range []string{"deleted ", "gone ", "recovered ", "listed " + denied.name()} {
+		if got := told.all(unwanted); len(got) > 0 {
+			t.Errorf("a forbidden kind is told as %q", got)
+		}
+	}
+	allow(t, server.Config, "mirror", denied.group, "widgets", "list", "watch")
+	told.wait(t, 0, "recovered "+denied.name())
+	told.wait(t, 0, "changed "+denied.key("default", "a").String())
+}
+
+func TestForbiddenCRDs(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("nocrds.test.dev")
+	w.create("default", "a")
+	user, _, err := server.User("nocrds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow(t, server.Config, "nocrds", w.group, "widgets", "get", "list", "watch")
+	told := newRecorder()
+	fleet := run(t, options(user, selecting(t, w.name(), "*"), told))
+	told.wait(t, 0, "failing customresourcedefinitions.apiextensions.k8s.io")
+	told.wait(t, 0, "listed "+w.name()) // by its name, through discovery
+	allow(t, server.Config, "nocrds", "apiextensions.k8s.io", "customresourcedefinitions", "get", "list", "watch")
+	told.wait(t, 0, "recovered customresourcedefinitions.apiextensions.k8s.io")
+	if err := fleet.Proven(t.Context(), w.resource()); err != nil {
+		t.Errorf("Proven: %v", err)
+	}
+	if got := told.all("gone " + w.name()); len(got) > 0 {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDeadConversionWebhook(t *testing.T) {
+	server := kubetest.Shared(t)
+	c := connect(t, server.Config)
+	w, other := c.install("webhook.test.dev", "v1alpha1"), c.install("healthy.test.dev")
+	w.create("default", "a") // is stored as v1alpha1, and will need conversion
+	told := newRecorder()
+	run(t, options(server.Config, selecting(t, w.name(), other.name()), told))
+
+	change := func(conversion map[string]any) {
+		t.Helper()
+		definition, err := c.crds().Get(t.Context(), w.name(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := definition.Object["spec"].(map[string]any)
+		spec["versions"] = crd(w.group, "v1", "v1alpha1").Object["spec"].(map[string]any)["versions"]
+		spec["conversion"] = conversion
+		if _, err := c.crds().Update(t.Context(), definition, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"conversionReviewVersions": []any{"v1"},
+		"clientConfig":             map[string]any{"url": "https://127.0.0.1:1/convert"},
+	}})
+	told.wait(t, 0, "failing "+w.name())
+	mark := told.mark()
+	other.create("default", "b")
+	told.wait(t, mark, "changed "+other.key("default", "b").String())
+
+	change(map[string]any{"strategy": "None"})
+	told.wait(t, mark, "listed "+w.name())
+	told.wait(t, mark, "recovered "+w.name())
+	if got := append(told.all("deleted "), told.all("gone ")...); len(got) > 0 {
+		t.Errorf("a dead webhook is told as %q", got)
+	}
+	if got := told.all("failing " + other.name()); len(got) > 0 {
+		t.Errorf("another kind is told as %q", got)
+	}
+}
+
+func TestPagedListing(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("paged.test.dev")
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.create("default", name)
+	}
+	p := newProxy(t, server.Config)
+	var pages atomic.Int32
+	p.answer(func(out http.ResponseWriter, r *http.Request) bool {
+		if streamsInitial(r) { // as a server without the WatchList feature
+			return refuse(out, 422, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		}
+		if strings.Contains(r.URL.Path, w.group) && r.URL.Query().Get("limit") == "2" {
+			pages.Add(1)
+		}
+		return false
+	})
+	told := newRecorder()
+	o := options(p.config, selecting(t, w.name()), told)
+	o.PageSize = 2
+	run(t, o)
+	if got := told.listing(informer.Scope{Resource: w.resource()}).Count; got != 5 {
+		t.Errorf("listed %d objects, want 5", got)
+	}
+	if got := pages.Load(); got != 3 {
+		t.Errorf("read %d pages, want 3", got)
+	}
+	if got := told.all("listing " + w.name()); len(got) != 1 {
+		t.Errorf("the listing begins %d times, want once", len(got))
+	}
+	w.create("default", "f")
+	told.wait(t, 0, "changed "+w.key("default", "f").String())
+	w.delete("default", "a")
+	told.wait(t, 0, "deleted "+w.key("default", "a").String())
+	if got := told.all("failing "); len(got) > 0 {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFailingListDeletesNothing(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("broken.test.dev")
+	for _, name := range []string{"a", "b", "c"} {
+		w.create("default", name)
+	}
+	p := newProxy(t, server.Config)
+	noStream := func(out http.ResponseWriter, r *http.Request) bool {
+		return streamsInitial(r) && refuse(out, 422, metav1.StatusReasonInvalid, "no WatchList")
+	}
+	p.answer(noStream)
+	told := newRecorder()
+	o := options(p.config, selecting(t, w.name()), told)
+	o.PageSize = 1
+	fleet := run(t, o)
+
+	mark := told.mark()
+	p.answer(func(out http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, w.group) && r.URL.Query().Get("continue") != "" {
+			return refuse(out, 500, metav1.StatusReasonInternalError, "etcd leader changed")
+		}
+		return noStream(out, r)
+	})
+	fleet.Relist()
+	told.wait(t, mark, "failing "+w.name())
+	w.delete("default", "b")
+	p.answer(noStream)
+	told.wait(t, mark, "recovered "+w.name())
+	told.wait(t, mark, "deleted "+w.key("default", "b").String())
+	if got := told.all("deleted "); len(got) != 1 {
+		t.Errorf("got %q, want only b deleted", got)
+	}
+}
+
+func TestExpiredWatch(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("expired.test.dev")
+	for _, name := range []string{"a", "b"} {
+		w.create("default", name)
+	}
+	p := newProxy(t, server.Config)
+	var once sync.Once
+	expire := make(chan struct{})
+	p.answer(func(out http.ResponseWriter, r *http.Request) (answered bool) {
+		if streamsInitial(r) {
+			return refuse(out, 422, metav1.StatusReasonInvalid, "no WatchList")
+		}
+		if !strings.Contains(r.URL.Path, w.group) || !watches(r) {
+			return false
+		}
+		once.Do(func() { // the first watch shows nothing, then ends as too old
+			answered = true
+			out.Header().Set("Content-Type", "application/json")
+			_ = http.NewResponseController(out).Flush()
+			<-expire
+			_ = json.NewEncoder(out).Encode(metav1.WatchEvent{Type: "ERROR", Object: runtime.RawExtension{
+				Raw: []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`),
+			}})
+		})
+		return answered
+	})
+	told := newRecorder()
+	run(t, options(p.config, selecting(t, w.name()), told))
+	mark := told.mark()
+	w.delete("default", "a")
+	w.create("default", "c")
+	close(expire)
+	told.wait(t, mark, "deleted "+w.key("default", "a").String())
+	told.wait(t, mark, "changed "+w.key("default", "c").String())
+	told.wait(t, mark, "listed "+w.name())
+	if got := told.all("failing "); len(got) > 0 {
+		t.Errorf("an expired watch is told as %q", got)
+	}
+}
+
+func TestOutage(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("outage.test.dev")
+	w.create("default", "a")
+	p := newProxy(t, server.Config)
+	told := newRecorder()
+	run(t, options(p.config, selecting(t, w.name()), told))
+
+	p.down()
+	told.wait(t, 0, "failing "+w.name())
+	if got := told.all("failing " + w.name()); !strings.HasSuffix(got[0], "connection refused") && !strings.HasSuffix(got[0], "EOF") {
+		t.Errorf("got %q", got)
+	}
+	w.delete("default", "a")
+	w.create("default", "b")
+	p.up(t)
+	told.wait(t, 0, "recovered "+w.name())
+	told.wait(t, 0, "changed "+w.key("default", "b").String())
+	told.wait(t, 0, "deleted "+w.key("default", "a").String())
+	if got := told.all("gone "); len(got) > 0 {
+		t.Errorf("an outage is told as %q", got)
+	}
+}
+
+func TestUnreachableServer(t *testing.T) {
+	told := newRecorder()
+	run(t, options(&rest.Config{Host: "https://127.0.0.1:1"}, selecting(t, "*", "configmaps"), told))
+	told.wait(t, 0, "failing customresourcedefinitions.apiextensions.k8s.io")
+	told.wait(t, 0, "failing configmaps: ")
+}
+
+func TestHangingServer(t *testing.T) {
+	server := kubetest.Shared(t)
+	w, other := connect(t, server.Config).install("hangs.test.dev"), connect(t, server.Config).install("goeson.test.dev")
+	w.create("default", "a")
+	for _, test := range []struct {
+		name   string
+		answer bool // sends headers, then nothing
+	}{{"without an answer", false}, {"after the headers", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newProxy(t, server.Config)
+			p.answer(func(out http.ResponseWriter, r *http.Request) bool {
+				if !strings.Contains(r.URL.Path, w.group) {
+					return false
+				}
+				if test.answer {
+					out.Header().Set("Content-Type", "application/json")
+					out.WriteHeader(http.StatusOK)
+					_ = http.NewResponseController(out).Flush()
+				}
+				<-r.Context().Done()
+				return true
+			})
+			told := newRecorder()
+			o := options(p.config, selecting(t, w.name(), other.name()), told)
+			o.RequestTimeout = time.Second
+			fleet, stop := runUntilStopped(t, o)
+			told.wait(t, 0, "failing "+w.name())
+			told.wait(t, 0, "listed "+other.name())
+			p.answer(nil)
+			told.wait(t, 0, "recovered "+w.name())
+			if !fleet.Synced() {
+				t.Errorf("not synced: %+v", fleet.Status())
+			}
+			stop()
+		})
+	}
+}
+
+func TestUnconfirmedDeletion(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("unconfirmed.test.dev")
+	w.create("default", "a", "mirror=yes")
+	p := newProxy(t, server.Config)
+	var asked atomic.Bool
+	p.answer(func(out http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, w.group+"/v1/namespaces/default/widgets/a") {
+			return false
+		}
+		asked.Store(true)
+		return refuse(out, 500, metav1.StatusReasonInternalError, "etcd is slow")
+	})
+	told := newRecorder()
+	rules := compile(t, kube.Selection{Select: []kube.Rule{{Resources: []string{w.name()}, LabelSelector: "mirror=yes"}}})
+	run(t, options(p.config, rules, told))
+	w.delete("default", "a")
+	told.wait(t, 0, "failing "+w.name()+": look up")
+	if !told.listing(informer.Scope{Resource: w.resource()}).Has(w.key("default", "a")) {
+		t.Error("an object whose deletion is not confirmed is not listed any more")
+	}
+	if got := told.all("deleted "); len(got) > 0 || !asked.Load() {
+		t.Errorf("told %q without a confirmation", got)
+	}
+	p.answer(nil)
+	told.wait(t, 0, "deleted "+w.key("default", "a").String())
+	told.wait(t, 0, "recovered "+w.name())
+}
+
+func TestGetNotServed(t *testing.T) {
+	server := kubetest.Shared(t)
+	w := connect(t, server.Config).install("notserved.test.dev")
+	w.create("default", "a")
+	p := newProxy(t, server.Config)
+	fleet := run(t, options(p.config, selecting(t, w.name()), newRecorder()))
+	if state, err := fleet.Get(t.Context(), w.key("default", "a")); err != nil || len(state.Content) == 0 {
+		t.Errorf("Get = %+v, %v", state, err)
+	}
+	if _, err := fleet.Get(t.Context(), w.key("default", "b")); !errors.Is(err, informer.ErrNotFound) {
+		t.Errorf("Get of what does not exist: %v", err)
+	}
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"a page of a proxy":    func(out http.ResponseWriter) { http.Error(out, "404 page not found", http.StatusNotFound) },
+		"an unnamed not found": func(out http.ResponseWriter) { refuse(out, 404, metav1.StatusReasonNotFound, "not found") },
+	} {
+		p.answer(func(out http.ResponseWriter, _ *http.Request) bool {
+			answer(out)
+			return true
+		})
+		if _, err := fleet.Get(t.Context(), w.key("default", "a")); err == nil || errors.Is(err, informer.ErrNotFound) {
+			t.Errorf("Get behind %s: got %v, want another error", name, err)
+		}
+		if err := fleet.Proven(t.Context(), w.resource()); err == nil || errors.Is(err, informer.ErrKindGone) {
+			t.Errorf("Proven behind %s: got %v, want another error", name, err)
+		}
+	}
+	if _, err := fleet.Get(t.Context(), kube.Key{Resource: "pods", Name: "a"}); !errors.Is(err, informer.ErrUnknownKind) {
+		t.Errorf("Get of a kind that is not watched: %v", err)
+	}
+}
+
+func TestSlowSink(t *testing.T) {
+	server := kubetest.Shared(t)
+	c := connect(t, server.Config)
+	slow, other := c.install("slow.test.dev"), c.install("quick.test.dev")
+	slow.create("default", "a")
+	told := newRecorder()
+	release := make(chan struct{})
+	told.block = func(ctx context.Context, s informer.State) {
+		if s.Key.Group != slow.group {
+			return
+		}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+	}
+	fleet, stop := runUntilStopped(t, options(server.Config, selecting(t, slow.name(), other.name()), told))
+	told.wait(t, 0, "listed "+other.name())
+	other.create("default", "b")
+	told.wait(t, 0, "changed "+other.key("default", "b").String())
+	if got := told.all("changed " + slow.name()); len(got) > 0 || fleet.Synced() {
+		t.Errorf("a call that blocks has returned: %q", got)
+	}
+	slow.create("default", "b")
+	slow.label("default", "b", "a=b")
+	slow.delete("default", "b")
+	close(release)
+	told.wait(t, 0, "deleted "+slow.key("default", "b").String())
+	var order []string
+	for _, line := range told.all(slow.key("default", "b").String()) {
+		verb, _, _ := strings.Cut(line, " ")
+		order = append(order, verb)
+	}
+	if got := strings.Join(order, " "); got != "changed changed deleted" {
+		t.Errorf("told in the order %q", got)
+	}
+
+	told.block = nil
+	stop()
+	var stacks strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
+		t.Fatal(err)
+	}
+	for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
+		if strings.Contains(stack, "kube/informer.(*") || strings.Contains(stack, "cache.(*Reflector)") {
+			t.Errorf("still runs after Run has returned:\n%s", stack)
+		}
+	}
+}
