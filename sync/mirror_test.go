@@ -75,7 +75,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	}
 	w.list(widgets, namespaceResource)
 	w.cycle()
-	if got := w.files()["namespaces/shop/widgets.shop.example.dev/w003.yaml"]; got != "" {
+	if got := w.file("namespaces/shop/widgets.shop.example.dev/w003.yaml"); got != "" {
 		t.Errorf("the deleted object's file is still there:\n%s", got)
 	}
 	if got := len(w.names()); got != 5 {
@@ -107,7 +107,7 @@ func TestForbiddenKindDeletesNothing(t *testing.T) {
 	if report.Failing[scope] == nil || report.Clean() {
 		t.Errorf("the report does not tell of the forbidden kind: %+v", report)
 	}
-	if got := w.files()[PathOf(widget(0))]; !strings.Contains(got, `"2"`) {
+	if got := w.file(PathOf(widget(0))); !strings.Contains(got, `"2"`) {
 		t.Errorf("the other kind was held up; its file is\n%s", got)
 	}
 }
@@ -233,7 +233,7 @@ func TestGuardHoldsManyDeletions(t *testing.T) {
 	if len(report.Held) != 60 {
 		t.Fatalf("got %d held, want 60", len(report.Held))
 	}
-	if got := w.files()[PathOf(widget(100))]; !strings.Contains(got, `"2"`) {
+	if got := w.file(PathOf(widget(100))); !strings.Contains(got, `"2"`) {
 		t.Errorf("only the deletions should wait, but the change did too:\n%s", got)
 	}
 
@@ -254,7 +254,7 @@ func TestGuardHoldsManyDeletions(t *testing.T) {
 	w.remove(widget(150))
 	w.mirror.Recheck()
 	report = w.cycle()
-	if got := w.files()[PathOf(widget(7))]; got == "" {
+	if got := w.file(PathOf(widget(7))); got == "" {
 		t.Error("the object that came back lost its file")
 	}
 	if got := len(w.names()); got != 201-59-1 {
@@ -301,7 +301,7 @@ func TestOtherClusterIsRefused(t *testing.T) {
 		t.Errorf("after approval (-want +got):\n%s", diff)
 	}
 	w.cycle()
-	if got := w.files()[MarkerName]; strings.Contains(got, "adopted") {
+	if got := w.file(MarkerName); strings.Contains(got, "adopted") {
 		t.Errorf("all is settled, but the marker still tells of the adoption:\n%s", got)
 	}
 }
@@ -347,21 +347,20 @@ func TestPeoplesFiles(t *testing.T) {
 	w.mirror.Recheck()
 	report := w.cycle()
 
-	files := w.files()
 	dir := strings.TrimPrefix(base, "clusters/lab/")
-	if got := files[dir+"w000.yaml"]; got != formatted {
+	if got := w.file(dir + "w000.yaml"); got != formatted {
 		t.Errorf("a file with the same content lost its form:\n%s", got)
 	}
-	if got := files[dir+"w001.yaml"]; strings.Contains(got, "extra") {
+	if got := w.file(dir + "w001.yaml"); strings.Contains(got, "extra") {
 		t.Errorf("the cluster is the truth in this mode, but the edit stands:\n%s", got)
 	}
-	if got := files[dir+"w003.yaml"]; !strings.HasPrefix(got, "apiVersion") {
+	if got := w.file(dir + "w003.yaml"); !strings.HasPrefix(got, "apiVersion") {
 		t.Errorf("a broken file of ours was not put right:\n%s", got)
 	}
-	if got := files[dir+"README.md"]; got != "hello\n" {
+	if got := w.file(dir + "README.md"); got != "hello\n" {
 		t.Errorf("README.md: got %q", got)
 	}
-	if got := files[dir+"w009.yaml"]; !strings.Contains(got, "stray") {
+	if got := w.file(dir + "w009.yaml"); !strings.Contains(got, "stray") {
 		t.Errorf("a person's file was overwritten:\n%s", got)
 	}
 	if len(report.Findings) != 1 || report.Findings[0].Path != dir+"w009.yaml" {
@@ -373,7 +372,7 @@ func TestPeoplesFiles(t *testing.T) {
 	}
 	w.change(widget(0), "5")
 	w.cycle()
-	if got := w.files()[dir+"w000.yaml"]; !strings.Contains(got, `"5"`) {
+	if got := w.file(dir + "w000.yaml"); !strings.Contains(got, `"5"`) {
 		t.Errorf("a hand-formatted file does not follow the cluster:\n%s", got)
 	}
 }
@@ -387,7 +386,7 @@ func TestPersonDeletesFile(t *testing.T) {
 	w.person("Remove w001", func(dir string) { _ = os.Remove(filepath.Join(dir, "clusters/lab", PathOf(widget(1)))) })
 	w.change(widget(2), "2") // any push finds out that the branch moved
 	w.cycle()
-	if got := w.files()[PathOf(widget(1))]; got == "" {
+	if got := w.file(PathOf(widget(1))); got == "" {
 		t.Error("the object lives, but its file is gone")
 	}
 }
@@ -452,10 +451,10 @@ func TestRemoteDown(t *testing.T) {
 	if report.Waiting != 0 {
 		t.Errorf("got %d waiting after the push, want 0", report.Waiting)
 	}
-	if got := w.files()[PathOf(widget(1))]; !strings.Contains(got, "down2") {
+	if got := w.file(PathOf(widget(1))); !strings.Contains(got, "down2") {
 		t.Errorf("the newest state did not arrive:\n%s", got)
 	}
-	if got := w.files()[PathOf(widget(4))]; got != "" {
+	if got := w.file(PathOf(widget(4))); got != "" {
 		t.Error("the deletion did not arrive")
 	}
 	w.git("-C", w.remote, "fsck", "--strict")
@@ -489,7 +488,7 @@ func TestSelectionChanges(t *testing.T) {
 	w.cluster.label(widget(1), "tier", "test") // the object changed
 	w.tell(widget(1))
 	report := w.cycle()
-	if got := w.files()[PathOf(widget(1))]; got != "" {
+	if got := w.file(PathOf(widget(1))); got != "" {
 		t.Error("the object left the selection, but its file is still there")
 	}
 	if log := w.git("-C", w.remote, "log", "-1", "--format=%B", "main"); !strings.Contains(strings.ToLower(log), "unselect") {
@@ -528,7 +527,7 @@ func TestReshape(t *testing.T) {
 	if got := w.commits(); got != 2 {
 		t.Fatalf("got %d commits, want one for the new shape", got)
 	}
-	if got := w.files()[PathOf(widget(0))]; strings.Contains(got, "size") {
+	if got := w.file(PathOf(widget(0))); strings.Contains(got, "size") {
 		t.Errorf("the tree was not re-encoded:\n%s", got)
 	}
 	w.list(widgets, namespaceResource)
@@ -603,7 +602,7 @@ func TestQuarantine(t *testing.T) {
 	w.inbox.Refused(t.Context(), widget(1), errors.New("no encoding"))
 	w.change(widget(2), "2")
 	report := w.cycle()
-	if got := w.files(); got[PathOf(widget(1))] == "" || !strings.Contains(got[PathOf(widget(2))], `"2"`) {
+	if w.file(PathOf(widget(1))) == "" || !strings.Contains(w.file(PathOf(widget(2))), `"2"`) {
 		t.Errorf("one bad object harmed itself or another: %v", w.names())
 	}
 	if report.Refused[widget(1)] == nil || report.Clean() {

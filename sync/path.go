@@ -163,9 +163,12 @@ func unescapeSegment(seg string, limit int) (name string, lost, ok bool) {
 // bytes outside [a-z0-9.-] become %XX with upper-case digits, and so does one
 // byte of a name that means something to them.
 func escape(name string) string {
-	var b strings.Builder
-	b.Grow(len(name))
 	special := isSpecial(name)
+	if plain(name) && !special && name[0] != '.' && name[len(name)-1] != '.' {
+		return name
+	}
+	var b strings.Builder
+	b.Grow(len(name) + 2)
 	for i := range len(name) {
 		c := name[i]
 		hidden := c == '.' && (i == 0 || i == len(name)-1) // ".git", "..", "a." on Windows
@@ -176,6 +179,16 @@ func escape(name string) string {
 		}
 	}
 	return b.String()
+}
+
+// plain tells whether a name is not empty and needs no escape for its bytes.
+func plain(name string) bool {
+	for i := range len(name) {
+		if !plainByte(name[i]) {
+			return false
+		}
+	}
+	return name != ""
 }
 
 func plainByte(c byte) bool {
@@ -199,6 +212,9 @@ func isSpecial(name string) bool {
 // unescape undoes the %XX of escape, and only those that escape could have
 // written; whether a plain byte should have been escaped is the caller's check.
 func unescape(s string) (string, bool) {
+	if plain(s) {
+		return s, true
+	}
 	var b strings.Builder
 	b.Grow(len(s))
 	for i := 0; i < len(s); i++ {

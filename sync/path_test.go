@@ -191,3 +191,13 @@ func FuzzKeyOf(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkKeyOf is what reading a tree costs per file.
+func BenchmarkKeyOf(b *testing.B) {
+	path := PathOf(certificate("shop", "frontend-tls"))
+	for b.Loop() {
+		if _, _, err := KeyOf(path); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

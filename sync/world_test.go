@@ -171,29 +171,28 @@ func (w *world) tryCycle() (*Report, error) {
 	return w.mirror.Cycle(w.t.Context(), w.batch.Take(), w.now)
 }
 
-// files returns path → content below the mirrored path on the remote's branch.
-func (w *world) files() map[string]string {
-	w.t.Helper()
-	out := map[string]string{}
-	for path := range strings.SplitSeq(w.git("-C", w.remote, "ls-tree", "-r", "-z", "--name-only", "main", "--", "clusters/lab"), "\x00") {
-		if path != "" {
-			out[strings.TrimPrefix(path, "clusters/lab/")] = w.git("-C", w.remote, "cat-file", "blob", "main:"+path)
-		}
-	}
-	return out
-}
-
-// names returns the sorted paths of files, without the marker.
+// names returns the sorted paths below the mirrored one on the remote's branch,
+// without the marker.
 func (w *world) names() []string {
 	w.t.Helper()
 	var names []string
-	for path := range w.files() {
-		if path != MarkerName {
-			names = append(names, path)
+	for path := range strings.SplitSeq(w.git("-C", w.remote, "ls-tree", "-r", "-z", "--name-only", "main", "--", "clusters/lab"), "\x00") {
+		if name := strings.TrimPrefix(path, "clusters/lab/"); name != "" && name != MarkerName {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// file returns the content of one file there; "" when there is none.
+func (w *world) file(name string) string {
+	w.t.Helper()
+	path := "clusters/lab/" + name
+	if w.git("-C", w.remote, "ls-tree", "main", "--", path) == "" {
+		return ""
+	}
+	return w.git("-C", w.remote, "cat-file", "blob", "main:"+path)
 }
 
 func (w *world) commits() int {
