@@ -194,6 +194,8 @@ func typeName(k any) string {
 var (
 	yamlLine  = regexp.MustCompile(`^line (\d+): `)
 	yamlValue = regexp.MustCompile("`[^`]*`")
+	// yamlGrammar matches errors of the parser's grammar; those give the line before.
+	yamlGrammar = regexp.MustCompile(`^did not find expected (<document start>|node content|key|'-'|',')`)
 )
 
 // syntaxError takes the parser's message apart. Values are cut out of it.
@@ -207,6 +209,9 @@ func syntaxError(err error) error {
 	if m := yamlLine.FindStringSubmatch(msg); m != nil {
 		if line, err := strconv.Atoi(m[1]); err == nil {
 			e.Line, msg = line, msg[len(m[0]):]
+			if yamlGrammar.MatchString(msg) {
+				e.Line++
+			}
 		}
 	}
 	e.Msg = yamlValue.ReplaceAllString(msg, "a value")

@@ -3,6 +3,7 @@ package kube
 import (
 	"math"
 	"strconv"
+	"strings"
 )
 
 // jsonSize returns the number of bytes of a decoded value as compact JSON, as
@@ -41,7 +42,11 @@ func floatSize(f float64) int {
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		format = 'e'
 	}
-	return len(strconv.AppendFloat(nil, f, format, -1, 64))
+	digits := strconv.FormatFloat(f, format, -1, 64)
+	if strings.Contains(digits, "e-0") {
+		return len(digits) - 1 // JSON writes e-7
+	}
+	return len(digits)
 }
 
 func stringSize(s string) int {

@@ -53,6 +53,25 @@ func (r *Rules) Resource(gr schema.GroupResource, custom bool) (*ResourceRules, 
 	return res, len(res.sel) > 0
 }
 
+// Governs returns the rule that governs an object of which only a file is at hand,
+// so that no server tells whether its resource has a CRD. Group names do: a
+// CRD's group has a dot and is none of Kubernetes' own.
+func (r *Rules) Governs(obj metav1.Object, gr schema.GroupResource) (*Rule, bool) {
+	res, ok := r.Resource(gr, strings.Contains(gr.Group, ".") && !slices.Contains(builtInGroups[:], gr.Group))
+	if !ok {
+		return nil, false
+	}
+	return res.Governs(obj)
+}
+
+// builtInGroups are the groups with a dot that an API server serves by itself.
+var builtInGroups = [...]string{
+	"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io",
+	"authorization.k8s.io", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io",
+	"flowcontrol.apiserver.k8s.io", "internal.apiserver.k8s.io", "networking.k8s.io", "node.k8s.io",
+	"rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io",
+}
+
 // ResourceRules are the rules that concern one resource.
 type ResourceRules struct {
 	sel, excl []compiledRule

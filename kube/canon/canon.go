@@ -7,9 +7,9 @@
 // block. Nothing is folded, so a small change of a value is a small change of lines.
 //
 // Invariant: what is written reads back as the same value. It is kept by
-// construction: plain and literal style are used only for strings of classes proven
-// safe (plain.go, literal.go); everything else is in double quotes with escapes
-// that both versions of YAML share. FuzzAppend guards it with two readers.
+// construction: plain, single-quoted and literal style are used only for strings of
+// classes proven safe (plain.go, literal.go); everything else is in double quotes with
+// escapes that both versions of YAML share. FuzzAppend guards it with three readers.
 package canon
 
 import (
@@ -280,6 +280,10 @@ func (w *writer) string(s string, indent int) {
 		w.out = append(w.out, s...)
 	case literal(s):
 		w.literal(s, indent)
+	case single(s):
+		w.out = append(w.out, '\'')
+		w.out = append(w.out, s...)
+		w.out = append(w.out, '\'')
 	default:
 		w.quotedLines(s, indent)
 	}

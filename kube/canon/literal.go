@@ -55,6 +55,20 @@ func (w *writer) literal(s string, indent int) {
 	}
 }
 
+// single tells whether a string is best read in single quotes, which escape
+// nothing: it has double quotes or backslashes, and everything in it is seen.
+func single(s string) bool {
+	if !strings.ContainsAny(s, `"\`) || strings.ContainsAny(s, "'\n\t") {
+		return false
+	}
+	for _, r := range s {
+		if r == 0xFFFD || hidden(r) || wideBlank(r) {
+			return false
+		}
+	}
+	return true
+}
+
 // quoted writes a string in double quotes on one line.
 func (w *writer) quoted(s string) {
 	if !w.valid(s) {
