@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -37,6 +38,8 @@ type Loop struct {
 	health *Health
 	pace   Pace
 	log    logrus.FieldLogger
+
+	recheck atomic.Bool // the next cycle asks the remote first
 }
 
 // NewLoop returns a Loop over mirror that takes its entries from batch and keeps
@@ -67,6 +70,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 			continue
 		}
+		if l.recheck.Swap(false) {
+			l.mirror.Recheck()
+		}
 		report, err := l.mirror.Cycle(ctx, l.batch.Take(), time.Now())
 		l.done(report, err)
 		held = len(report.Held) > 0
@@ -80,6 +86,13 @@ func (l *Loop) Run(ctx context.Context) error {
 			tries = 0
 		}
 	}
+}
+
+// Recheck lets a cycle run soon that asks the remote first. It may be called
+// from any goroutine.
+func (l *Loop) Recheck() {
+	l.recheck.Store(true)
+	l.batch.Kick()
 }
 
 // wait returns when the batch is due, or with an error when the poll is.

@@ -162,6 +162,16 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	return nil
 }
 
+// Prepare asks the cluster who it is and the remote what it has, and refuses a
+// path that is another cluster's. It is a Cycle's first part, for a start that
+// wants to fail early.
+func (m *Mirror) Prepare(ctx context.Context) error {
+	if err := m.refresh(ctx); err != nil {
+		return err
+	}
+	return m.checkMarker()
+}
+
 // snapshot copies path → hash of the present head.
 func (m *Mirror) snapshot() map[string]gitstore.Hash {
 	files := make(map[string]gitstore.Hash, m.index.files)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/crmirror/crmirror/cmd/internal/config"
+	"github.com/crmirror/crmirror/gitstore"
+)
+
+// isConfigError tells whether the configuration is what is wrong.
+func isConfigError(err error) bool {
+	var errs config.Errors
+	return errors.As(err, &errs)
+}
+
+// explain writes an error for people: what is wrong and, where that can be
+// told, the next thing to do.
+func explain(err error) string {
+	text := err.Error()
+	if next := nextStep(err); next != "" {
+		text += "\n" + next
+	}
+	return strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+func nextStep(err error) string {
+	switch {
+	case errors.Is(err, gitstore.ErrAuth):
+		return "Check repository.auth: the token or key has to allow pushing to this repository."
+	case errors.Is(err, gitstore.ErrRefused):
+		return "If the branch is protected, let crmirror push to a branch of its own (repository.branch: crmirror) " +
+			"and merge that by pull requests, or allow its account to push."
+	case errors.Is(err, gitstore.ErrNotFound):
+		return "Check repository.url; a forge also says so when the account may not see the repository."
+	case errors.Is(err, gitstore.ErrInUse):
+		return "Stop the other one, or name another folder with --cache-dir."
+	case errors.Is(err, gitstore.ErrUnreachable):
+		return "Check repository.url and the network between here and there."
+	case apierrors.IsUnauthorized(err):
+		return "The API server does not accept the credentials of this kubeconfig; try: kubectl get namespaces"
+	case apierrors.IsForbidden(err):
+		return fmt.Sprint("The account may not do this in the cluster; deploy/ has the role that crmirror needs.")
+	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
+		return "The API server cannot be reached; try: kubectl get namespaces"
+	}
+	return ""
+}

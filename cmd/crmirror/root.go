@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, as the README promises them.
+const (
+	exitDone        = 0
+	exitError       = 1
+	exitUsage       = 2 // wrong usage or config
+	exitDifferences = 3 // done, but something is held, refused or cannot be read
+	exitInterrupted = 130
+)
+
+// environment is what a run gets from its process.
+type environment struct {
+	args           []string
+	stdout, stderr io.Writer
+	environ        []string
+}
+
+// usageError is a mistake in how crmirror was called.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// errDifferences ends a command that did its work and told what is not clean.
+var errDifferences = errors.New("done, but with differences")
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, env environment) int {
+	root := rootCommand(env)
+	root.SetArgs(env.args[1:])
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	err := root.ExecuteContext(ctx)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errDifferences):
+		return exitDifferences
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(env.stderr, "crmirror: interrupted; run it again to go on")
+		return exitInterrupted
+	}
+	fmt.Fprintln(env.stderr, "crmirror: "+explain(err))
+	if errors.As(err, &usage) || isConfigError(err) {
+		return exitUsage
+	}
+	return exitError
+}
+
+func rootCommand(env environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   commandName(env.args[0]),
+		Short: "Keep Kubernetes custom resources and a git repository in step",
+		Long: `crmirror keeps Kubernetes custom resources and a git repository in step.
+
+  crmirror backup --repo ./backup       one backup of every custom resource, into a repository
+  crmirror run --config crmirror.yaml   the agent: every change becomes a pushed commit
+
+It finds the cluster as kubectl does.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	app := &app{env: env}
+	for _, cmd := range []*cobra.Command{
+		app.runCommand(), app.backupCommand(), app.approveCommand(), app.adoptCommand(), app.configCommand(), app.versionCommand(),
+	} {
+		cmd.Args = usageArgs(cmd.Args)
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// commandName is how the user called us: also as a kubectl plugin.
+func commandName(arg0 string) string {
+	if strings.HasPrefix(filepath.Base(arg0), "kubectl-") {
+		return "kubectl crmirror"
+	}
+	return "crmirror"
+}
+
+// usageArgs lets a wrong number of arguments end with the exit code for usage.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			return usagef("%w; see %s --help", err, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "crmirror "+version)
+			return err
+		},
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/robfig/cron/v3"
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/crmirror/crmirror/cmd/internal/config"
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/sync"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run --config FILE",
+		Short: "Run the agent: every change in the cluster becomes a pushed commit",
+		Long: `Run the agent. It watches the selected resources and pushes one commit per batch of changes, until it gets SIGINT or
+SIGTERM. Then it flushes once more; a second signal ends it at once.
+
+What it cannot push is kept, and pushed when the remote is back.`,
+		Example: `  crmirror run --config crmirror.yaml`,
+		Args:    cobra.NoArgs,
+	}
+	flags := a.addConfigFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if flags.file == "" && a.lookup("CRMIRROR_CONFIG") == "" {
+			return usagef("run needs a configuration: crmirror run --config FILE; the README has one to start from")
+		}
+		cfg, err := a.load(flags)
+		if err != nil {
+			return err
+		}
+		return a.run(cmd.Context(), cfg)
+	}
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, cfg *config.Config) (err error) {
+	s, err := a.open(ctx, cfg, a.env.stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.store.Close()) }()
+	s.log.WithFields(logrus.Fields{
+		"version": version, "cluster": cfg.Cluster, "repository": s.repository(),
+		"branch": s.store.Branch(), "path": cfg.Repository.Path,
+	}).Info("starting")
+	if cfg.Schedule.SnapshotTag != "" {
+		s.log.Warn("schedule.snapshotTag is not built yet; no tags are made")
+	}
+	// What a person has to put right ends the start. A remote that is only
+	// away does not: changes are kept until it is back.
+	if err := s.mirror.Prepare(ctx); errors.Is(err, gitstore.ErrUnreachable) {
+		s.log.WithError(err).Warn("the remote cannot be reached; changes are kept until it can")
+	} else if err != nil {
+		return err
+	}
+	return s.serve(ctx)
+}
+
+// serve runs informers, loop, schedule and health endpoint until ctx ends, and
+// waits for all of them.
+func (s *session) serve(ctx context.Context) error {
+	health := &sync.Health{}
+	endpoint, err := listenHealth(s.cfg.Health.Listen, health, s.fleet)
+	if err != nil {
+		return err
+	}
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	fleet := make(chan error, 1)
+	s.batch.Hold() // until everything is listed: the initial sync is one commit
+	go func() { fleet <- s.fleet.Run(watch) }()
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		_ = s.fleet.WaitSynced(watch) // the only error is that watch ended
+		s.batch.Release()
+		s.batch.Kick()
+	}()
+	loop := sync.NewLoop(s.mirror, s.batch, health, sync.Pace{Poll: s.cfg.Apply.Poll, Grace: s.cfg.Timeouts.Grace}, s.log)
+	schedule, err := s.schedule(loop)
+	if err != nil {
+		return err
+	}
+	schedule.Start()
+	err = loop.Run(ctx)
+	stop()
+	<-schedule.Stop().Done()
+	<-released
+	return errors.Join(err, <-fleet, endpoint.close())
+}
+
+// schedule sets up what runs by the clock.
+func (s *session) schedule(loop *sync.Loop) (*cron.Cron, error) {
+	c := cron.New()
+	if s.cfg.Schedule.Resync == "" {
+		return c, nil
+	}
+	_, err := c.AddFunc(s.cfg.Schedule.Resync, func() {
+		s.log.Debug("resync: listing everything again")
+		loop.Recheck()
+		s.fleet.Relist()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("schedule.resync: %w", err)
+	}
+	return c, nil
+}
