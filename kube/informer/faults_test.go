@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"runtime/pprof"
 	"strings"
@@ -156,36 +158,57 @@ func TestPagedListing(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		w.create("default", name)
 	}
-	p := newProxy(t, server.Config)
-	var pages atomic.Int32
-	p.answer(func(out http.ResponseWriter, r *http.Request) bool {
-		if streamsInitial(r) { // as a server without the WatchList feature
-			return refuse(out, 422, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
-		}
-		if strings.Contains(r.URL.Path, w.group) && r.URL.Query().Get("limit") == "2" {
-			pages.Add(1)
-		}
-		return false
-	})
-	told := newRecorder()
-	o := options(p.config, selecting(t, w.name()), told)
-	o.PageSize = 2
-	run(t, o)
-	if got := told.listing(informer.Scope{Resource: w.resource()}).Count; got != 5 {
-		t.Errorf("listed %d objects, want 5", got)
-	}
-	if got := pages.Load(); got != 3 {
-		t.Errorf("read %d pages, want 3", got)
-	}
-	if got := told.all("listing " + w.name()); len(got) != 1 {
-		t.Errorf("the listing begins %d times, want once", len(got))
-	}
-	w.create("default", "f")
-	told.wait(t, 0, "changed "+w.key("default", "f").String())
-	w.delete("default", "a")
-	told.wait(t, 0, "deleted "+w.key("default", "a").String())
-	if got := told.all("failing "); len(got) > 0 {
-		t.Errorf("got %q", got)
+	event := fmt.Sprintf(`{"type":"ADDED","object":{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}}`, w.group)
+	for _, test := range []struct {
+		name   string
+		stream func(http.ResponseWriter) // answers a request for initial events
+		begins int                       // how often a listing begins
+	}{
+		{"no WatchList feature", func(out http.ResponseWriter) {
+			refuse(out, 422, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		}, 1},
+		{"streams that break off", func(out http.ResponseWriter) {
+			out.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(out, event)
+		}, 4},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newProxy(t, server.Config)
+			var pages atomic.Int32
+			p.answer(func(out http.ResponseWriter, r *http.Request) bool {
+				ours := strings.Contains(r.URL.Path, w.group)
+				if ours && streamsInitial(r) {
+					test.stream(out)
+					return true
+				}
+				if ours && r.URL.Query().Get("limit") == "2" {
+					pages.Add(1)
+				}
+				return false
+			})
+			told := newRecorder()
+			o := options(p.config, selecting(t, w.name()), told)
+			o.PageSize = 2
+			_, stop := runUntilStopped(t, o)
+			told.wait(t, 0, "listed "+w.name())
+			if got := told.listing(informer.Scope{Resource: w.resource()}).Count; got != 5 {
+				t.Errorf("listed %d objects, want 5", got)
+			}
+			if got := pages.Load(); got != 3 {
+				t.Errorf("read %d pages, want 3", got)
+			}
+			if got := len(told.all("listing " + w.name())); got != test.begins {
+				t.Errorf("the listing begins %d times, want %d", got, test.begins)
+			}
+			w.create("default", "f")
+			told.wait(t, 0, "changed "+w.key("default", "f").String())
+			w.delete("default", "f")
+			told.wait(t, 0, "deleted "+w.key("default", "f").String())
+			if got := told.all("failing "); len(got) > 0 {
+				t.Errorf("got %q", got)
+			}
+			stop()
+		})
 	}
 }
 

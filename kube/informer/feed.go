@@ -25,6 +25,7 @@ type entry struct {
 	namespace, name string
 	selected        bool
 	listing         uint32 // the last complete listing that had it
+	size            uint32 // of the content, in bytes
 }
 
 // GetObjectMeta makes an entry readable by the Reflector's own store.
@@ -208,6 +209,9 @@ func (f *feed) absent(id types.NamespacedName) error {
 	}
 	i.known.remove(id.Namespace, id.Name)
 	i.tell(f.ctx, func(ctx context.Context) { i.sink.Absent(ctx, i.key(id.Namespace, id.Name), absence) })
+	if f.ctx.Err() != nil { // perhaps not heard: the next informer tells it again
+		i.known.put(&entry{namespace: id.Namespace, name: id.Name, selected: true})
+	}
 	return nil
 }
 
@@ -242,6 +246,7 @@ func (f *feed) read(obj any) *entry {
 		i.tell(f.ctx, func(ctx context.Context) { i.sink.Refused(ctx, key, err) })
 		return e
 	}
+	e.size = uint32(len(state.Content))
 	i.tell(f.ctx, func(ctx context.Context) { i.sink.Changed(ctx, state) })
 	return e
 }

@@ -56,7 +56,6 @@ func (i *informer) start(ctx context.Context) {
 	ctx, i.cancel = context.WithCancel(ctx)
 	i.done = make(chan struct{})
 	i.started = time.Now()
-	i.health.since = i.started
 	go func() {
 		defer close(i.done)
 		i.run(ctx)

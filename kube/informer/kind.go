@@ -91,7 +91,7 @@ func (f *Fleet) launch(ctx context.Context, k *kind, scopes []string, prepare fu
 			scope: Scope{Resource: k.resource, Namespace: namespace}, resource: resource, reborn: k.reborn,
 			known: k.known[namespace], client: f.client.Resource(resource),
 			sink: f.options.Sink, log: f.options.Log, options: &f.options, changed: f.notify,
-			health: health{phase: PhaseListing},
+			health: f.inherited(k.resource, namespace),
 		}
 		prepare(i)
 		i.start(ctx)
@@ -101,6 +101,21 @@ func (f *Fleet) launch(ctx context.Context, k *kind, scopes []string, prepare fu
 	k.informers = informers
 	f.kinds[k.resource] = k
 	f.mu.Unlock()
+}
+
+// inherited is the health with which an informer starts: one that replaces a
+// failing one is failing until it has listed, so that Recovered is told.
+func (f *Fleet) inherited(resource schema.GroupResource, namespace string) health {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if k := f.kinds[resource]; k != nil {
+		if old := k.informers[namespace]; old != nil {
+			if h := old.current(); h.phase == PhaseFailing {
+				return health{phase: PhaseFailing, err: h.err, told: h.told, since: h.since}
+			}
+		}
+	}
+	return health{phase: PhaseListing, since: time.Now()}
 }
 
 // governsCRD judges a CustomResourceDefinition: it goes with its objects.

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,21 @@ import (
 // watchGrace is what a watch may outlive the deadline that the server was asked
 // to keep, before it is cut from our side.
 const watchGrace = 30 * time.Second
+
+// A page is to hold about pageBytes of encoded objects, which decoded take ten
+// times that, whatever their size; the first one is small, to learn it. minPage
+// keeps a kind of huge objects going.
+const (
+	firstPage, minPage = 50, 5
+	pageBytes          = 8 << 20
+)
+
+// maxBroken is how many initial streams in a row may end early, without an error,
+// before the objects are read in pages: the Sink may be too slow for the server's
+// patience with a stream.
+const maxBroken = 3
+
+var errStreamsBreak = errors.New("the server ends its streams of initial events early")
 
 // source lists and watches one scope for the Reflector. It sees every error of
 // the server first: some of them the Reflector retries without a word.
@@ -37,6 +53,8 @@ type source struct {
 	mu sync.Mutex
 	// streamErr is why the last initial stream ended, nil while it is fine.
 	streamErr error
+	// broken counts the initial streams in a row that ended early without an error.
+	broken int
 }
 
 // wait returns when nothing that the source started is running any more. The
@@ -70,7 +88,7 @@ func (s *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 	if err := s.initialStreamErr(); err != nil && !listInstead(err) {
 		return nil, err // a list would meet the same
 	}
-	options := metav1.ListOptions{Limit: s.pageSize, LabelSelector: s.informer.selector}
+	options := metav1.ListOptions{Limit: min(s.pageSize, firstPage), LabelSelector: s.informer.selector}
 	list := &internalversion.List{}
 	for {
 		page, err := s.page(ctx, options)
@@ -82,12 +100,15 @@ func (s *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 			list.ResourceVersion = page.GetResourceVersion()
 		}
 		options.Continue = page.GetContinue()
+		bytes := int64(1)
 		for n := range page.Items {
 			if e := s.feed.read(&page.Items[n]); e.selected {
 				list.Items = append(list.Items, e)
+				bytes += int64(e.size)
 			}
 			page.Items[n].Object = nil
 		}
+		options.Limit = min(s.pageSize, max(minPage, pageBytes*int64(len(page.Items))/bytes))
 		if options.Continue == "" {
 			return list, ctx.Err()
 		}
@@ -99,6 +120,9 @@ func (s *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
 	options.LabelSelector = s.informer.selector
+	if initial && s.gaveUp() {
+		return nil, opaque{errStreamsBreak}
+	}
 	opened, cancel, err := s.open(ctx, options)
 	if initial {
 		s.setInitialStreamErr(err)
@@ -162,6 +186,27 @@ func (s *source) setInitialStreamErr(err error) {
 	s.streamErr = err
 }
 
+// streamed notes whether an initial stream was complete.
+func (s *source) streamed(complete bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken++
+	if complete {
+		s.broken = 0
+	}
+}
+
+// gaveUp says, once, that streams have broken off too often.
+func (s *source) gaveUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken < maxBroken {
+		return false
+	}
+	s.broken, s.streamErr = 0, errStreamsBreak
+	return true
+}
+
 // watchDeadline is when a watch is cut although the server keeps it open.
 func watchDeadline(options metav1.ListOptions) time.Duration {
 	if options.TimeoutSeconds == nil {
@@ -171,9 +216,9 @@ func watchDeadline(options metav1.ListOptions) time.Duration {
 }
 
 // listInstead says whether a LIST may do what the initial stream did not: the
-// server does not know such streams, or allows lists and no watches.
+// server does not know such streams, allows lists and no watches, or breaks off.
 func listInstead(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
+	return errors.Is(err, errStreamsBreak) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
 		apierrors.IsForbidden(err) || apierrors.IsNotAcceptable(err)
 }
 

@@ -71,6 +71,8 @@ func (f *Fleet) Proven(ctx context.Context, resource schema.GroupResource) error
 		return fmt.Errorf("check %s: %w", resource, ErrKindGone)
 	case k.fixed:
 		return nil // part of every server
+	case k.uid == "" && k.resource.Group != "" && !f.crdsListed():
+		return fmt.Errorf("check %s: whether it has a CRD is not known: the CRDs could not be listed", resource)
 	case k.uid == "":
 		d, err := f.discover(ctx, resource)
 		if errors.Is(err, errNotServed) {
@@ -108,6 +110,14 @@ func (f *Fleet) ClusterUID(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("identify cluster: get namespace %s: %w", metav1.NamespaceSystem, err)
 	}
 	return string(live.GetUID()), nil
+}
+
+// crdsListed says that every CRD has been seen.
+func (f *Fleet) crdsListed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	crds := f.kinds[crdResource()]
+	return crds != nil && crds.listed()
 }
 
 // kind returns a copy of what is known of a resource.

@@ -51,6 +51,9 @@ func (s *stream) carry() {
 	for {
 		event, ok := s.next()
 		if !ok {
+			if s.initial {
+				s.source.streamed(false)
+			}
 			return
 		}
 		if s.initial {
@@ -102,6 +105,7 @@ func (s *stream) observeInitial(event watch.Event) watch.Event {
 		if object, err := meta.Accessor(event.Object); err == nil &&
 			object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			s.initial = false
+			s.source.streamed(true)
 		}
 	}
 	return event
