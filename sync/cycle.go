@@ -146,7 +146,7 @@ func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
 
 // acknowledge forgets what the remote has taken.
 func (m *Mirror) acknowledge(report *Report, now time.Time) {
-	report.Pushed = report.Commit != ""
+	report.Pushed = report.Commit != "" && m.repo.Pushes()
 	m.stale = false
 	for key := range m.pending {
 		if report.Postponed[key] == nil {
@@ -283,6 +283,11 @@ func (m *Mirror) account(report *Report) {
 		n := report.objects[s.Scope.Resource]
 		n.selected += s.Objects
 		n.skipped += m.inbox.skippedIn(s.Scope)
+		if s.Scope.Resource == namespaceResource && m.index != nil && !m.named(namespaceResource) {
+			// Those that hold no mirrored object are left out.
+			n.selected = m.index.resources[namespaceResource]
+			n.skipped = s.Objects - n.selected
+		}
 		report.objects[s.Scope.Resource] = n
 	}
 }

@@ -25,7 +25,6 @@ type Finding struct {
 type Report struct {
 	Commit string // the last commit made; "" when nothing changed
 	Pushed bool   // it was acknowledged by the remote
-	Remote bool   // there is a remote to push to
 
 	Held      HeldSet
 	Findings  []Finding
