@@ -234,6 +234,20 @@ func TestHeldBatchSpills(t *testing.T) {
 	})
 }
 
+func TestSpilledEntriesCountAsObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBatch(BatchOptions{Quiet: time.Second, MaxObjects: 3})
+		mustPut(t, b, entry("a", "1"), entry("b", "1"))
+		if err := b.Spill(func([]Entry) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, b, entry("c", "1"))
+		wantDue(t, b, DueTake, 0, "c=1")
+		mustPut(t, b, entry("d", "1"))
+		wantDue(t, b, DueTake, time.Second, "d=1")
+	})
+}
+
 func TestPutBlocksUntilThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBatch(BatchOptions{Quiet: time.Second, MaxBytes: 10})

@@ -54,32 +54,43 @@ func PathOf(k kube.Key) string {
 // fields that the path does not hold whole (Namespace, Group, Name) are empty:
 // the content names them, see [KeyOfFile].
 func KeyOf(path string) (key kube.Key, isCut bool, err error) {
-	k, lost, err := parsePath(path)
-	return k, lost != (lostParts{}), err
+	parts := strings.Split(path, "/")
+	namespaced := len(parts) == 4 && parts[0] == namespacesRoot
+	if !namespaced && (len(parts) != 3 || parts[0] != clusterRoot) {
+		return kube.Key{}, false, fmt.Errorf("%s: %w", path, errForeignPath)
+	}
+	folder, file := parts[len(parts)-2], parts[len(parts)-1]
+
+	var cutName, cutGroup, cutNamespace bool
+	name, ok := strings.CutSuffix(file, fileExt)
+	if ok {
+		key.Name, cutName, ok = unescapeSegment(name, maxName)
+	}
+	if ok {
+		key.Resource, key.Group, cutGroup, ok = parseResourceFolder(folder)
+	}
+	if ok && namespaced {
+		key.Namespace, cutNamespace, ok = unescapeSegment(parts[1], maxSegment)
+	}
+	if !ok {
+		return kube.Key{}, false, fmt.Errorf("%s: %w", path, errForeignPath)
+	}
+	return key, cutName || cutGroup || cutNamespace, nil
 }
 
 // KeyOfFile returns the key of a file from its path and from what its content
 // names: the group of its apiVersion, its namespace and its name. It is an
 // error if the two disagree: such a file is not ours.
 func KeyOfFile(path, group, namespace, name string) (kube.Key, error) {
-	k, lost, err := parsePath(path)
+	k, _, err := KeyOf(path)
 	if err != nil {
 		return kube.Key{}, err
 	}
-	if lost.group {
-		k.Group = group
-	}
-	if lost.namespace {
-		k.Namespace = namespace
-	}
-	if lost.name {
-		k.Name = name
-	}
 	content := kube.Key{Group: group, Resource: k.Resource, Namespace: namespace, Name: name}
-	if k != content || PathOf(content) != path {
+	if name == "" || PathOf(content) != path {
 		return kube.Key{}, fmt.Errorf("%s: its content names another object, %s", path, content)
 	}
-	return k, nil
+	return content, nil
 }
 
 // CompareKeys orders keys by resource, namespace and name, for slices.SortFunc.
@@ -87,35 +98,6 @@ func CompareKeys(a, b kube.Key) int {
 	return cmp.Or(
 		cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Group, b.Group),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// lostParts says which parts of a key a path holds only as a digest.
-type lostParts struct{ group, namespace, name bool }
-
-func parsePath(path string) (kube.Key, lostParts, error) {
-	var k kube.Key
-	var lost lostParts
-	parts := strings.Split(path, "/")
-	namespaced := len(parts) == 4 && parts[0] == namespacesRoot
-	if !namespaced && (len(parts) != 3 || parts[0] != clusterRoot) {
-		return kube.Key{}, lostParts{}, fmt.Errorf("%s: %w", path, errForeignPath)
-	}
-	folder, file := parts[len(parts)-2], parts[len(parts)-1]
-
-	name, ok := strings.CutSuffix(file, fileExt)
-	if ok {
-		k.Name, lost.name, ok = unescapeSegment(name, maxName)
-	}
-	if ok {
-		k.Resource, k.Group, lost.group, ok = parseResourceFolder(folder)
-	}
-	if ok && namespaced {
-		k.Namespace, lost.namespace, ok = unescapeSegment(parts[1], maxSegment)
-	}
-	if !ok {
-		return kube.Key{}, lostParts{}, fmt.Errorf("%s: %w", path, errForeignPath)
-	}
-	return k, lost, nil
 }
 
 func namespaceFolder(k kube.Key) string { return cut(escape(k.Namespace), maxSegment) }
@@ -130,9 +112,9 @@ func resourceFolder(k kube.Key) string {
 	return cut(folder, maxSegment)
 }
 
-// parseResourceFolder splits a folder's name; the group of a cut one is lost,
-// its plural (63 bytes at most on any API server) is not.
-func parseResourceFolder(folder string) (plural, group string, lost, ok bool) {
+// parseResourceFolder splits a folder's name; a cut one does not hold its
+// group, but always its plural, which any API server limits to 63 bytes.
+func parseResourceFolder(folder string) (plural, group string, isCut, ok bool) {
 	head, tail, dotted := strings.Cut(folder, ".")
 	plural, ok = unescape(head)
 	if !ok || plural == "" {
@@ -151,7 +133,7 @@ func parseResourceFolder(folder string) (plural, group string, lost, ok bool) {
 }
 
 // unescapeSegment reads a namespace or object name back from its segment.
-func unescapeSegment(seg string, limit int) (name string, lost, ok bool) {
+func unescapeSegment(seg string, limit int) (name string, isCut, ok bool) {
 	if isCutSegment(seg, limit) {
 		return "", true, true
 	}

@@ -64,6 +64,8 @@ func TestLongNamesAreCut(t *testing.T) {
 	}{
 		{"name of 253 bytes", certificate("shop", name+"b"), certificate("shop", "")},
 		{"escape at the cut", certificate("shop", name[:250-digest-1]+"::"+name), certificate("shop", "")},
+		{"half an escape before the cut", certificate("shop", name[:250-digest-2]+"::"+name), certificate("shop", "")},
+		{"whole escape before the cut", certificate("shop", name[:250-digest-3]+"::"+name), certificate("shop", "")},
 		{"escapes make it long", certificate("shop", strings.Repeat(":", 100)), certificate("shop", "")},
 		{"plural and group", kube.Key{Group: name, Resource: strings.Repeat("b", 63), Name: "a"}, kube.Key{Resource: strings.Repeat("b", 63), Name: "a"}},
 		{"namespace", certificate(strings.Repeat("_", 90), "a"), certificate("", "a")},
