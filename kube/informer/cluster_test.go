@@ -26,6 +26,8 @@ type cluster struct {
 
 func connect(t *testing.T, config *rest.Config) cluster {
 	t.Helper()
+	config = rest.CopyConfig(config)
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

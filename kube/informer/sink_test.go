@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -131,6 +132,13 @@ func (r *recorder) state(key kube.Key) informer.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[key]
+}
+
+// snapshot returns all states as last told.
+func (r *recorder) snapshot() map[kube.Key]informer.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.states)
 }
 
 func (r *recorder) listing(scope informer.Scope) informer.Listing {
