@@ -62,8 +62,7 @@ type Auth struct {
 	TokenFile            string `yaml:"tokenFile"`       // sent as the password; username as given, or one that the forges accept
 	BearerTokenFile      string `yaml:"bearerTokenFile"` // sent as "Authorization: Bearer"
 	CAFile               string `yaml:"caFile"`          // PEM, besides the system's
-	ClientCertFile       string `yaml:"clientCertFile"`  // PEM, for TLS client authentication
-	ClientKeyFile        string `yaml:"clientKeyFile"`
+	InsecureHTTP         bool   `yaml:"insecureHTTP"`    // send credentials over plain http to other machines too
 }
 
 // Author is who commits.

@@ -85,7 +85,7 @@ func TestFullConfigSetsEveryKey(t *testing.T) {
 	}
 	for _, path := range Paths() {
 		key := path[strings.LastIndexByte(path, '.')+1:]
-		web := []string{"username", "passwordFile", "tokenFile", "bearerTokenFile", "caFile", "clientCertFile", "clientKeyFile"}
+		web := []string{"username", "passwordFile", "tokenFile", "bearerTokenFile", "caFile", "insecureHTTP"}
 		if !strings.Contains(string(content), key+":") && !cmp.Equal(append(web, key), web) && !strings.Contains(strings.Join(web, " "), key) {
 			t.Errorf("testdata/full.yaml does not show %s", path)
 		}
@@ -115,7 +115,13 @@ func TestLayers(t *testing.T) {
 		"CRMIRROR_SERVICE_HOST=10.0.0.1", "CRMIRROR_SERVICE_PORT=80", "CRMIRROR_SERVICE_PORT_HTTP=80", "CRMIRROR_PORT=tcp://10.0.0.1:80",
 		"CRMIRROR_PORT_80_TCP=tcp://10.0.0.1:80", "CRMIRROR_PORT_80_TCP_ADDR=10.0.0.1", "CRMIRROR_METRICS_SERVICE_HOST=10.0.0.1",
 	}
-	flags := []Override{{"batch.max", "10s", "--max"}, {"select", "issuers.cert-manager.io,*", "--resources"}}
+	flags := []Override{
+		{Path: "batch.max", Value: "10s", Source: "--max"},
+		{Path: "select", Value: "issuers.cert-manager.io,*", Source: "--resources"},
+		{Path: "batch.quiet", Value: "1s", Source: "a default", Default: true},
+		{Path: "batch.maxObjects", Value: "1", Source: "a default", Default: true},
+		{Path: "log.format", Value: "json", Source: "a default", Default: true},
+	}
 	got, err := Load(file, env, flags)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +129,7 @@ func TestLayers(t *testing.T) {
 	if got.Batch != (Batch{Quiet: 6 * time.Second, Max: 10 * time.Second, MaxObjects: 7}) {
 		t.Errorf("batch = %+v", got.Batch)
 	}
-	if got.Include.CRDs || got.Log.Level != "info" {
+	if got.Include.CRDs || got.Log != (Log{Level: "info", Format: "json"}) {
 		t.Errorf("include = %+v, log = %+v", got.Include, got.Log)
 	}
 	if diff := cmp.Diff([]string{"b", "c"}, got.Apply.RespectManagers); diff != "" {
@@ -183,6 +189,7 @@ func TestMistakes(t *testing.T) {
 		{"author", strings.Replace(head, "./backup", "./b, author: {name: 'a<b'}", 1), `%s:4: repository.author.name: "a<b" cannot stand in a commit`},
 		{"key for a path", strings.Replace(head, "./backup", "./b, auth: {sshKeyFile: a}", 1), `%s:4: repository.auth.sshKeyFile: is for ssh, but repository.url is a plain path`},
 		{"key for https", strings.Replace(head, "./backup", "'https://h/b', auth: {sshKeyFile: a}", 1), `%s:4: repository.auth.sshKeyFile: is for ssh, but repository.url is https`},
+		{"insecure https", strings.Replace(head, "./backup", "'https://h/b', auth: {insecureHTTP: true}", 1), `%s:4: repository.auth.insecureHTTP: is for http, but repository.url is https`},
 		{"two credentials", strings.Replace(head, "./backup", "'https://h/b', auth: {tokenFile: a, bearerTokenFile: b}", 1), `%s:4: repository.auth.bearerTokenFile: is set besides tokenFile; keep one of them`},
 		{"password without user", strings.Replace(head, "./backup", "'https://h/b', auth: {passwordFile: a}", 1), `%s:4: repository.auth.passwordFile: needs username too`},
 		{"no rules", head + "select: []\n", `%s:5: select: selects nothing; `},
@@ -220,7 +227,7 @@ func TestMistakes(t *testing.T) {
 
 func TestAllMistakesAtOnce(t *testing.T) {
 	content := "apiVersion: v1\ncluster: A\nmode: both\nrepositry: {}\nbatch:\n  quiet: soon\n  maxObjects: 0\nselect:\n- resources: [a/b]\n"
-	_, err := parse("c.yaml", []byte(content), []string{"CRMIRROR_GUARD_MAX_DELETE_PERCENT=all", "CRMIRROR_MODES=x"}, []Override{{"log.level", "loud", "--log-level"}})
+	_, err := parse("c.yaml", []byte(content), []string{"CRMIRROR_GUARD_MAX_DELETE_PERCENT=all", "CRMIRROR_MODES=x"}, []Override{{Path: "log.level", Value: "loud", Source: "--log-level"}})
 	var got []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		parts := strings.SplitN(line, ": ", 3)
@@ -237,7 +244,8 @@ func TestAllMistakesAtOnce(t *testing.T) {
 }
 
 func TestOverridesThatCannotBe(t *testing.T) {
-	for _, o := range []Override{{"modes", "x", "--x"}, {"batch", "x", "--x"}, {"exclude", "x", "--x"}, {"batch.quiet.x", "1s", "--x"}} {
+	for _, o := range []Override{{Path: "modes", Value: "x"}, {Path: "batch", Value: "x"}, {Path: "exclude", Value: "x"}, {Path: "batch.quiet.x", Value: "1s"}} {
+		o.Source = "--x"
 		_, err := Load(write(t, head), nil, []Override{o})
 		if err == nil || !strings.HasPrefix(err.Error(), "--x: "+o.Path+": ") {
 			t.Errorf("override of %s: %v", o.Path, err)
@@ -264,9 +272,10 @@ func TestURLWithCredentialIsRefusedUnseen(t *testing.T) {
 
 func TestEnvName(t *testing.T) {
 	for path, want := range map[string]string{
-		"cluster":                    "CRMIRROR_CLUSTER",
-		"repository.auth.sshKeyFile": "CRMIRROR_REPOSITORY_AUTH_SSH_KEY_FILE",
-		"guard.maxDeleteObjects":     "CRMIRROR_GUARD_MAX_DELETE_OBJECTS",
+		"cluster":                      "CRMIRROR_CLUSTER",
+		"repository.auth.sshKeyFile":   "CRMIRROR_REPOSITORY_AUTH_SSH_KEY_FILE",
+		"repository.auth.insecureHTTP": "CRMIRROR_REPOSITORY_AUTH_INSECURE_HTTP",
+		"guard.maxDeleteObjects":       "CRMIRROR_GUARD_MAX_DELETE_OBJECTS",
 	} {
 		if got := EnvName(path); got != want {
 			t.Errorf("EnvName(%q) = %q, want %q", path, got, want)
@@ -309,7 +318,7 @@ func FuzzConfig(f *testing.F) {
 		var flags []Override
 		for _, path := range append(Paths(), "select") {
 			if path != "redaction.keyFile" {
-				flags = append(flags, Override{path, value, "--flag"})
+				flags = append(flags, Override{Path: path, Value: value, Source: "--flag"})
 			}
 		}
 		for _, overrides := range [][]Override{nil, flags} {

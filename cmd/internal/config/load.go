@@ -12,11 +12,12 @@ import (
 	"strings"
 )
 
-// Override is a value that a flag sets.
+// Override is a value that a flag sets, or a command's own default.
 type Override struct {
-	Path   string // one of Paths, or "select": comma-separated resources, in place of all rules
-	Value  string // a list is separated by commas
-	Source string // for messages: "--repo"
+	Path    string // one of Paths, or "select": comma-separated resources, in place of all rules
+	Value   string // a list is separated by commas
+	Source  string // for messages: "--repo"
+	Default bool   // lies below the file and the variables, not above them
 }
 
 // Load reads a configuration: defaults, then the file ("" = none), then the
@@ -44,6 +45,11 @@ func unreadable(err error) string {
 func parse(file string, content []byte, environ []string, flags []Override) (*Config, error) {
 	c := defaults()
 	p := &places{file: file, set: map[string]place{}}
+	for _, o := range flags {
+		if o.Default {
+			p.override(c, o)
+		}
+	}
 	if file != "" {
 		c.APIVersion, c.Kind = "", ""
 		d := &decoder{places: p}
@@ -52,7 +58,9 @@ func parse(file string, content []byte, environ []string, flags []Override) (*Co
 		}
 	}
 	for _, o := range append(p.fromEnviron(environ), flags...) {
-		p.override(c, o)
+		if !o.Default {
+			p.override(c, o)
+		}
 	}
 	c.validate(p)
 	if len(p.errors) > 0 {
@@ -68,15 +76,16 @@ const envPrefix = "CRMIRROR_"
 func EnvName(path string) string {
 	var b strings.Builder
 	b.WriteString(envPrefix)
+	upper := true // the letter before was one
 	for _, r := range path {
-		switch {
-		case r == '.':
+		isUpper := 'A' <= r && r <= 'Z'
+		if isUpper && !upper || r == '.' {
 			b.WriteByte('_')
-		case 'A' <= r && r <= 'Z':
-			b.WriteString("_" + string(r))
-		default:
+		}
+		if r != '.' {
 			b.WriteString(strings.ToUpper(string(r)))
 		}
+		upper = isUpper
 	}
 	return b.String()
 }

@@ -93,7 +93,7 @@ type credential struct {
 }
 
 func (a *Auth) credentials() []credential {
-	web, ssh, tls := []string{"https", "http"}, []string{"ssh"}, []string{"https"}
+	web, ssh := []string{"https", "http"}, []string{"ssh"}
 	return []credential{
 		{"sshKeyFile", a.SSHKeyFile, ssh},
 		{"sshKeyPassphraseFile", a.SSHKeyPassphraseFile, ssh},
@@ -102,9 +102,7 @@ func (a *Auth) credentials() []credential {
 		{"passwordFile", a.PasswordFile, web},
 		{"tokenFile", a.TokenFile, web},
 		{"bearerTokenFile", a.BearerTokenFile, web},
-		{"caFile", a.CAFile, tls},
-		{"clientCertFile", a.ClientCertFile, tls},
-		{"clientKeyFile", a.ClientKeyFile, tls},
+		{"caFile", a.CAFile, []string{"https"}},
 	}
 }
 
@@ -124,12 +122,14 @@ func (r *Repository) validateAuth(p *places) {
 			secrets = append(secrets, c.key)
 		}
 	}
+	if r.Auth.InsecureHTTP && r.URL != "" && !p.reported("repository.url") && r.Scheme() != "http" {
+		p.report(at+"insecureHTTP", "is for http, but repository.url is %s", cmp.Or(r.Scheme(), "a plain path"))
+	}
 	if len(secrets) > 1 {
 		p.report(at+secrets[1], "is set besides %s; keep one of them", secrets[0])
 	}
 	for _, pair := range [][2]string{
 		{"passwordFile", "username"}, {"sshKeyPassphraseFile", "sshKeyFile"},
-		{"clientCertFile", "clientKeyFile"}, {"clientKeyFile", "clientCertFile"},
 	} {
 		if given[pair[0]] != "" && given[pair[1]] == "" {
 			p.report(at+pair[0], "needs %s too", pair[1])
