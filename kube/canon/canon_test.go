@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -134,12 +135,35 @@ var strs = []string{
 	"é", "naïve café", "日本語", "\U0001F553 clock", "a\u00a0b", "a\u200bb", "a\u2028b", "a\u0085b", "\ufeffa", "a\ufeff", "\x7f", "\u0080", "\x00", "\x1b[0m", "\ufffe", "\uffff", "\U0001ffff", "\ufffd",
 	"a\u2028\nb\n", "x\u0085\ny", "\u202eabc", "emoji \U0001F468\u200d\U0001F469", "a\x1b[31m\n  b\n\tc\n\n", "\r\n  x\r\n\r\n",
 	"key with spaces", "a/b.c(d)", "(name)", "=(name)", "+(x)", "^(y)", strings.Repeat("k", 253), strings.Repeat("k", 1100), strings.Repeat("k ", 3000), strings.Repeat("日本", 400),
-	"undefined", "NaN", "Infinity", "t", "f", "E5", "e5", "- - a", "key: |\n  x\n", "{{ .Values.x }}", "%YAML 1.2\n---\n", "a\n: b\n", "a\n- b\n", "a\n? b\n", "!!str a", "\\", "\"", "'", "''", "a''b",
+	"undefined", "NaN", "Infinity", "t", "f", "E5", "e5", "-e5", "e", "a\nb ", "a\nb\t", "a\n b \n", "- - a", "key: |\n  x\n", "{{ .Values.x }}", "%YAML 1.2\n---\n", "a\n: b\n", "a\n- b\n", "a\n? b\n", "!!str a", "\\", "\"", "'", "''", "a''b",
 }
 
 func TestStrings(t *testing.T) {
 	for _, s := range strs {
 		t.Run(fmt.Sprintf("%.20q", s), func(t *testing.T) { checkReaders(t, places(s)) })
+	}
+}
+
+// tokens are what readers of YAML look for; random rows of them find what no list of
+// cases does.
+var tokens = []string{
+	"a", "b", "e", "E", "x", "o", "n", "y", "N", "on", "g", "m", "T", "Z", "inf", "nan", "null", "1", "0", "9", "7", "-", "+", ".", ":", " ", "  ",
+	"\n", "\n", "\n", "\n\n", "\t", "\r", "#", "'", "\"", "\\", "/", "_", "=", "<<", "*", "&", "!", "|", ">", "%", "@", "`", "{", "}", "[", "]", ",", "?", "~",
+	"$", "(", ")", "^", "é", "\u00a0", "\u2028", "\u200b", "\U0001F600", "\x00", "\u0085", "---", "...",
+}
+
+func tokenRow(r *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + r.IntN(7) {
+		b.WriteString(tokens[r.IntN(len(tokens))])
+	}
+	return b.String()
+}
+
+func TestTokens(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		checkReaders(t, places(tokenRow(r)))
 	}
 }
 

@@ -3,15 +3,16 @@ package canon
 import "strings"
 
 // literal tells whether a string may be a literal block: text of lines, of which
-// the first has something to show, so that readers find the indent by themselves,
-// and so has the last that is not empty, since some readers trim it otherwise.
+// the first has something to show, so that readers find the indent by themselves. Blanks
+// at the very end, and a last line of blanks, are trimmed by some readers.
 func literal(s string) bool {
 	nl := strings.IndexByte(s, '\n')
 	if nl <= 0 || s[0] == ' ' || s[0] == '\t' {
 		return false
 	}
 	body := strings.TrimRight(s, "\n")
-	if strings.Trim(body[strings.LastIndexByte(body, '\n')+1:], " \t") == "" {
+	if last := body[strings.LastIndexByte(body, '\n')+1:]; len(body) == len(s) && strings.TrimRight(s, " \t") != s ||
+		strings.Trim(last, " \t") == "" {
 		return false
 	}
 	for i := 0; i < len(s); i++ {

@@ -96,8 +96,12 @@ func hasWitness(s string) bool {
 	return false
 }
 
-// reserved tells whether some reader takes the word for a boolean, a null or a float.
+// reserved tells whether some reader takes the word for a boolean, a null or a
+// float. (One takes an exponent alone, like E5, for a float.)
 func reserved(s string) bool {
+	if len(s) > 1 && (s[0] == 'e' || s[0] == 'E') && strings.Trim(s[1:], "0123456789_+-") == "" {
+		return true
+	}
 	if len(s) > len("infinity") {
 		return false
 	}
