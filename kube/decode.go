@@ -64,10 +64,9 @@ func Decode(content []byte) (*unstructured.Unstructured, error) {
 	if _, err := Identify(obj); err != nil {
 		return nil, err
 	}
-	if len(content) > MaxJSON/4 {
-		if size := jsonSize(obj); size > MaxJSON {
-			return nil, fmt.Errorf("%w: %d bytes as JSON, at most %d are read", ErrTooLarge, size, MaxJSON)
-		}
+	// Even a small file is measured: aliases multiply.
+	if size := jsonSize(obj); size > MaxJSON {
+		return nil, fmt.Errorf("%w: %d bytes as JSON, at most %d are read", ErrTooLarge, size, MaxJSON)
 	}
 	return &unstructured.Unstructured{Object: obj}, nil
 }

@@ -94,6 +94,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n", 0, "LFS", ErrLFSPointer},
 		{"conflict markers", head + "<<<<<<< HEAD\nspec: 1\n=======\nspec: 2\n>>>>>>> x\n", 6, "", nil},
 		{"large", head + "spec: " + strings.Repeat("x", MaxJSON) + "\n", 0, "too large", ErrTooLarge},
+		{"large by aliases", head + "a: &a " + strings.Repeat("x", 100_000) + "\nspec: [" + strings.Repeat("*a, ", 40) + "]\n", 0, "too large", ErrTooLarge},
 		{"alias bomb", head + bomb(), 0, "", nil},
 	}
 	for _, tt := range tests {

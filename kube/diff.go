@@ -112,19 +112,25 @@ func (d *differ) lists(a, b []any, at []string) {
 	}
 }
 
-// byName returns the items of a list by their names, and false when one has none
-// or two have the same.
+// byName returns the items of a list by their names, and false when one has no name
+// that can stand in a message, or two have the same.
 func byName(list []any) (map[string]any, bool) {
 	out := make(map[string]any, len(list))
 	for _, item := range list {
 		m, _ := item.(map[string]any)
 		name := text(m, "name")
-		if _, taken := out[name]; taken || name == "" || strings.ContainsAny(name, "[]\n") {
+		if _, taken := out[name]; taken || !showable(name) {
 			return nil, false
 		}
 		out[name] = item
 	}
 	return out, true
+}
+
+// showable tells whether a name is short and of ordinary characters.
+func showable(name string) bool {
+	odd := func(r rune) bool { return !bareRune(r) && r != '.' && r != ':' }
+	return name != "" && len(name) <= 100 && strings.IndexFunc(name, odd) < 0 && !ContainsRedaction(name)
 }
 
 func unionKeys(a, b map[string]any) []string {

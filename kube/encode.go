@@ -83,12 +83,11 @@ func (s *Shape) apply(obj map[string]any) (map[string]any, error) {
 		out = path.edit(out, func([]string, any) (any, bool) { return nil, false })
 	}
 	out["metadata"] = dropEmptied(out["metadata"].(map[string]any), before)
-	if id.APIVersion == "v1" && id.Kind == "Secret" {
-		if err := s.checkSecret(out); err != nil {
-			return nil, err
-		}
+	out, err = s.redact(out, id)
+	if err == nil && id.APIVersion == "v1" && id.Kind == "Secret" {
+		err = s.checkSecret(out)
 	}
-	return s.redact(out, id)
+	return out, err
 }
 
 // normalizeMetadata returns a new map with the metadata that is kept.
@@ -154,11 +153,15 @@ func empty(v any) bool {
 	return false
 }
 
-// Invariant: no value of a Secret is written in the clear, whatever the rules
+// checkSecret looks at the rules and at what came of them: a rule that happens to
+// redact every key of today's Secret does not cover the one that is added tomorrow.
+//
+// Invariant: no value of a Secret's data is written in the clear, whatever the rules
 // say (TestSecret).
 func (s *Shape) checkSecret(obj map[string]any) error {
 	for _, field := range []string{"data", "stringData"} {
-		if v, ok := obj[field]; ok && !empty(v) && v != nil && !s.covers(field) {
+		v := obj[field]
+		if v != nil && !empty(v) && (!s.covers(field) || !allRedacted(v)) {
 			return fmt.Errorf("encode: %w: .%s is in the clear", ErrSecret, field)
 		}
 	}

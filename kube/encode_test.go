@@ -259,6 +259,8 @@ func TestSecret(t *testing.T) {
 		{"every key redacted", `"data":{"p":"aHVudGVyMg=="}}`, &Shape{RedactKey: key, Redact: mustPaths(t, ".data.*")}, false},
 		{"data redacted", `"data":{"p":"aHVudGVyMg=="}}`, &Shape{RedactKey: key, Redact: mustPaths(t, ".data")}, false},
 		{"data dropped", `"data":{"p":"aHVudGVyMg=="}}`, &Shape{Drop: mustPaths(t, ".data")}, false},
+		{"every key named", `"data":{"p":"aHVudGVyMg=="}}`, &Shape{RedactKey: key, Redact: mustPaths(t, ".data.p")}, true},
+		{"no map", `"data":"aHVudGVyMg=="}`, &Shape{RedactKey: key, Redact: mustPaths(t, ".data.*")}, true},
 		{"stringData in the clear", `"stringData":{"p":"aHVudGVyMg=="}}`, &Shape{Drop: mustPaths(t, ".data")}, true},
 		{"nothing in it", `"type":"Opaque"}`, nil, false},
 		{"nulls", `"data":null}`, nil, false},

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -50,15 +51,14 @@ func (p FieldPath) String() string {
 	return b.String()
 }
 
-// writeKey appends a map key as a step of a path: .key or ["key"].
+// writeKey appends a map key as a step of a path: .key or ["key"], the latter with
+// the escapes of a Go string, so that no key breaks out of its line.
 func writeKey(b *strings.Builder, key string) {
 	if key != "" && strings.IndexFunc(key, func(r rune) bool { return !bareRune(r) }) < 0 {
 		b.WriteString("." + key)
 		return
 	}
-	b.WriteString(`["`)
-	b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key))
-	b.WriteString(`"]`)
+	b.WriteString("[" + strconv.Quote(key) + "]")
 }
 
 // bareRune tells whether a key may hold the rune without being quoted.
@@ -157,27 +157,18 @@ func (p *pathParser) bracket() (step, error) {
 	if !strings.HasPrefix(rest, `["`) {
 		return step{}, fmt.Errorf(`want [*] or ["key"]`)
 	}
-	var key strings.Builder
-	for i := 2; i < len(rest); i++ {
-		switch c := rest[i]; c {
-		case '\\':
-			i++
-			if i == len(rest) || rest[i] != '\\' && rest[i] != '"' {
-				p.pos += i
-				return step{}, fmt.Errorf(`want \\ or \" after a backslash`)
-			}
-			key.WriteByte(rest[i])
-		case '"':
-			if !strings.HasPrefix(rest[i:], `"]`) {
-				p.pos += i + 1
-				return step{}, fmt.Errorf(`want "]" after the key`)
-			}
-			p.pos += i + len(`"]`)
-			return step{key: key.String()}, nil
-		default:
-			key.WriteByte(c)
-		}
+	quoted, err := strconv.QuotedPrefix(rest[1:])
+	if err != nil {
+		return step{}, fmt.Errorf(`want a key in double quotes, with \" and \\ for those characters`)
 	}
-	p.pos = len(p.in)
-	return step{}, fmt.Errorf("the quoted key has no end")
+	key, err := strconv.Unquote(quoted)
+	if err != nil {
+		return step{}, err
+	}
+	p.pos += len("[") + len(quoted)
+	if !strings.HasPrefix(p.in[p.pos:], "]") {
+		return step{}, fmt.Errorf(`want "]" after the key`)
+	}
+	p.pos++
+	return step{key: key}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -100,4 +101,22 @@ func isRedacted(v any) bool {
 	}
 	_, err := hex.DecodeString(digest)
 	return err == nil
+}
+
+// allRedacted tells whether nothing but redacted values is left of a value.
+func allRedacted(v any) bool {
+	switch t := v.(type) {
+	case nil:
+		return true
+	case []any:
+		return !slices.ContainsFunc(t, func(item any) bool { return !allRedacted(item) })
+	case map[string]any:
+		for _, item := range t {
+			if !allRedacted(item) {
+				return false
+			}
+		}
+		return true
+	}
+	return isRedacted(v)
 }
