@@ -63,6 +63,7 @@ func newCommand(out io.Writer) *cobra.Command {
 	flags.StringArrayVar(&options.Load, "load", nil, "load all manifests below this folder; may be repeated")
 	flags.IntVar(&options.Clusters, "clusters", 1, "number of API servers, 1 or 2; the second stays empty")
 	flags.BoolVar(&options.Keep, "keep", false, "keep the files at the end: repository, logs, data")
+	command.AddCommand(demoCommand(out))
 	command.CompletionOptions.DisableDefaultCmd = true
 	return command
 }

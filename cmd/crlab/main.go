@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"k8s.io/klog/v2"
 )
 
 // errUsage marks errors of the command line.
@@ -29,6 +31,8 @@ func run(args []string, out, errOut io.Writer) int {
 	// see package reaper.
 	context.AfterFunc(ctx, stop)
 
+	klog.LogToStderr(false) // what client-go wants to tell is in the errors it returns
+	klog.SetOutput(io.Discard)
 	command := newCommand(out)
 	command.SetArgs(args)
 	command.SetOut(out)
