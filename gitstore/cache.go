@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/crmirror/crmirror/gitstore/pack"
 	"github.com/crmirror/crmirror/gitstore/remote"
+	"github.com/crmirror/crmirror/gitstore/tree"
 )
 
 // openCache opens a URL's clone.
@@ -41,10 +43,8 @@ func (s *Store) openCache(ctx context.Context) error {
 		if isDiskError(err) || ctx.Err() != nil {
 			return fmt.Errorf("open cache %s: %w", s.opts.Dir, err)
 		}
-		s.opts.Log.WithError(err).WithField("cache", s.opts.Dir).Warn("cache is damaged, cloning anew")
-		if err := s.wipe(); err != nil {
-			return err
-		}
+		s.opts.Log.WithError(err).WithField("cache", s.opts.Dir).Warn("cache cannot be used")
+		return s.renew()
 	}
 	if err := s.layout.initialize(s.initialBranch(), s.remote.String()); err != nil {
 		return err
@@ -87,7 +87,8 @@ func (s *Store) wipe() error {
 	if err := os.RemoveAll(s.layout.git); err != nil {
 		return fmt.Errorf("remove damaged cache: %w", err)
 	}
-	s.head, s.local = Hash{}, map[string]Hash{}
+	s.head, s.tree, s.local, s.checkedOut = Hash{}, tree.Tree{}, map[string]Hash{}, nil
+	s.damaged = false
 	return nil
 }
 
@@ -96,6 +97,9 @@ func (s *Store) wipe() error {
 func (s *Store) reopenCache() error {
 	if err := sweep(s.layout.git); err != nil {
 		return err
+	}
+	if _, err := os.Stat(filepath.Join(s.layout.git, damagedFile)); err == nil {
+		return errors.New("an object in it could not be read")
 	}
 	if err := s.attach(); err != nil {
 		return err
@@ -123,6 +127,32 @@ func (s *Store) reopenCache() error {
 		}
 	}
 	return s.attachWorktree()
+}
+
+// damagedFile marks, in the clone, that something in it could not be read.
+const damagedFile = "crmirror-damaged"
+
+// distrust looks at an error: if it says that our cache lacks or cannot read
+// what it should have, the next Fetch or Open clones anew.
+func (s *Store) distrust(err error) error {
+	if err == nil || s.layout.own || !errors.Is(err, ErrMissing) && !errors.Is(err, pack.ErrDamaged) {
+		return err
+	}
+	s.damaged = true
+	mark := os.WriteFile(filepath.Join(s.layout.git, damagedFile), nil, 0o666)
+	return errors.Join(fmt.Errorf("%w (the cache will be cloned anew)", err), mark)
+}
+
+// renew replaces a clone that is not to be trusted by an empty one.
+func (s *Store) renew() error {
+	s.opts.Log.WithField("cache", s.opts.Dir).Warn("cache is damaged, cloning anew")
+	if err := s.wipe(); err != nil {
+		return err
+	}
+	if err := s.layout.initialize(s.initialBranch(), s.remote.String()); err != nil {
+		return err
+	}
+	return s.reopenCache()
 }
 
 // sweep removes locks and temporary files: with the cache's own lock held,

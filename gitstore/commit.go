@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -108,6 +107,9 @@ func (s *Store) derive(on tree.Tree, edits []Edit, parents []Hash, message strin
 		changes[i].Path = path
 		if e.Delete {
 			continue
+		}
+		if err := s.attributes.checkFilter(path); err != nil {
+			return nil, err
 		}
 		h := e.Blob
 		if h.IsZero() {
@@ -233,11 +235,11 @@ func (s *Store) CommitFile(parents []Hash, f File, message string, when time.Tim
 	return d.commit, nil
 }
 
-// SetRef points a ref, here, at a commit; it goes out with the next Push. The
-// zero hash deletes it.
+// SetRef points one of Options.Refs, here, at a commit; it goes out with the
+// next Push. The zero hash deletes it.
 func (s *Store) SetRef(ctx context.Context, name string, to Hash) error {
-	if name == branchRef(s.branch) {
-		return fmt.Errorf("set ref %s: the branch moves by commits only", name)
+	if !slices.Contains(s.opts.Refs, name) {
+		return fmt.Errorf("set ref %s: it is not among the refs that the store was opened with", name)
 	}
 	if !to.IsZero() && !s.db.Has(to) {
 		return fmt.Errorf("set ref %s: %s: %w", name, to, ErrMissing)
@@ -258,18 +260,4 @@ func (s *Store) SetRef(ctx context.Context, name string, to Hash) error {
 // DeleteRef removes a ref here; the next Push removes it at the remote.
 func (s *Store) DeleteRef(ctx context.Context, name string) error {
 	return s.SetRef(ctx, name, Hash{})
-}
-
-// refNames are the refs besides the branch that are here or at the remote.
-func (s *Store) refNames() []string {
-	names := map[string]bool{}
-	for name := range s.local {
-		names[name] = true
-	}
-	for name := range s.known {
-		if name != branchRef(s.branch) {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
 }

@@ -32,7 +32,12 @@ func (s *Store) Fetch(ctx context.Context) error {
 		if err := s.db.Rescan(); err != nil {
 			return s.ownDamage(err)
 		}
-		return s.readOwn()
+		return s.readOwn(ctx)
+	}
+	if s.damaged {
+		if err := s.renew(); err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
 	}
 	seen, head, err := s.list(ctx)
 	if err != nil {
@@ -46,7 +51,10 @@ func (s *Store) Fetch(ctx context.Context) error {
 	}
 	s.known = seen
 	s.unsent = newUnsent()
-	return s.checkPathInTree()
+	if err := s.checkPathInTree(); err != nil {
+		return err
+	}
+	return s.readAttributes(ctx)
 }
 
 // list asks the remote for its refs and gets the objects that are missing.
@@ -182,11 +190,6 @@ func (s *Store) take(ctx context.Context, seen map[string]Hash) error {
 		}
 		if name != branchRef(s.branch) {
 			s.setLocal(name, seen[name])
-		}
-	}
-	for name := range s.local {
-		if !slices.Contains(s.opts.Refs, name) {
-			delete(s.local, name)
 		}
 	}
 	if head, err := s.refs.Head(); err != nil || head.Ref != branchRef(s.branch) {

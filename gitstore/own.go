@@ -15,7 +15,7 @@ import (
 )
 
 // openOwn opens a person's own repository, or makes one where nothing is.
-func (s *Store) openOwn(context.Context) error {
+func (s *Store) openOwn(ctx context.Context) error {
 	l, found, err := findLayout(s.opts.Dir)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Store) openOwn(context.Context) error {
 	if err := s.attach(); err != nil {
 		return s.ownDamage(err)
 	}
-	if err := s.readOwn(); err != nil {
+	if err := s.readOwn(ctx); err != nil {
 		return err
 	}
 	if err := s.findOwnRemote(); err != nil {
@@ -45,7 +45,7 @@ func (s *Store) openOwn(context.Context) error {
 }
 
 // readOwn reads HEAD and the refs as they are on disk now.
-func (s *Store) readOwn() error {
+func (s *Store) readOwn(ctx context.Context) error {
 	head, err := s.refs.Head()
 	if err != nil {
 		return s.ownDamage(err)
@@ -60,7 +60,10 @@ func (s *Store) readOwn() error {
 	if err := s.loadRefs(); err != nil {
 		return s.ownDamage(err)
 	}
-	return s.checkPathInTree()
+	if err := s.checkPathInTree(); err != nil {
+		return err
+	}
+	return s.readAttributes(ctx)
 }
 
 // ownDamage adds to a person's repository being damaged who can help; we may not.

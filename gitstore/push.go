@@ -29,7 +29,7 @@ func (s *Store) Push(ctx context.Context) error {
 		return nil
 	}
 	if err := s.remote.Push(ctx, s.request(commands, s.unsent)); err != nil {
-		return fmt.Errorf("push %s: %w", s.branch, err)
+		return s.distrust(fmt.Errorf("push %s: %w", s.branch, err))
 	}
 	for _, c := range commands {
 		s.known[c.Ref] = c.New
@@ -57,7 +57,7 @@ func (s *Store) commands() []remote.Command {
 	if !s.head.IsZero() {
 		add(branchRef(s.branch), s.head)
 	}
-	for _, name := range s.refNames() {
+	for _, name := range s.opts.Refs {
 		add(name, s.local[name])
 	}
 	return commands

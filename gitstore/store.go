@@ -36,6 +36,8 @@ type Store struct {
 	known  map[string]Hash // all of them at the remote, as last seen; nil before Fetch
 	unsent *unsent         // objects made here since
 
+	attributes attributes
+	damaged    bool       // the cache cannot be trusted; Fetch clones anew
 	checkedOut *tree.Tree // what a cache's worktree holds; nil when not known
 }
 

@@ -109,13 +109,16 @@ func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err erro
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	for _, p := range db.packs {
-		if p.Path() == name+".pack" {
-			return nil // the very same bytes were there
+	// The same pack may have been there, damaged: what is open of it is stale.
+	db.packs = slices.DeleteFunc(db.packs, func(p *pack.Pack) bool {
+		same := p.Path() == name+".pack"
+		if same {
+			err = p.Close()
 		}
-	}
+		return same
+	})
 	db.packs = slices.Insert(db.packs, 0, pack.Open(name+".pack"))
-	return nil
+	return err
 }
 
 // settle syncs a temporary file, makes it read-only as git does, and renames it.

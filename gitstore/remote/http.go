@@ -156,7 +156,7 @@ func (l *httpLink) discover(ctx context.Context) (io.Reader, error) {
 	return res.Body, nil
 }
 
-func (l *httpLink) exchange(ctx context.Context, _ int64, body func(io.Writer) error) (io.Reader, error) {
+func (l *httpLink) exchange(ctx context.Context, body func(io.Writer) error) (io.Reader, error) {
 	u := *l.base
 	u.Path += "/" + l.service
 	in, out := io.Pipe()

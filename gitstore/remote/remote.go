@@ -46,7 +46,8 @@ type Remote struct {
 }
 
 // New returns the remote at a URL: ssh://, git@host:path, http(s)://, file://
-// or a plain path. Timeout bounds each call; zero means two minutes.
+// or a plain path. Timeout is how long the
+// server may be silent; zero means two minutes.
 func New(rawURL string, auth Auth, timeout time.Duration) (*Remote, error) {
 	u, err := Parse(rawURL)
 	if err != nil {
@@ -127,9 +128,8 @@ const (
 type link interface {
 	// discover returns what the server says first: its refs.
 	discover(ctx context.Context) (io.Reader, error)
-	// exchange sends a request, written by body and of size bytes in all (-1
-	// when unknown), and returns the answer.
-	exchange(ctx context.Context, size int64, body func(io.Writer) error) (io.Reader, error)
+	// exchange sends a request, written by body, and returns the answer.
+	exchange(ctx context.Context, body func(io.Writer) error) (io.Reader, error)
 	// words is what the server printed for people.
 	words() string
 	close() error
@@ -160,7 +160,7 @@ func (r *Remote) explain(ctx context.Context, l link, err error) error {
 	switch {
 	case known:
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout):
-		return fmt.Errorf("%s: %w: no answer within %s", r.shown, ErrUnreachable, r.timeout)
+		return fmt.Errorf("%s: %w: silent for %s", r.shown, ErrUnreachable, r.timeout)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case notFoundWords(words):

@@ -29,11 +29,11 @@ func (r *Refs) Can(c capability.Capability) bool { return r.caps.Supports(c) }
 
 // Session is an open connection for fetching. It serves one Fetch.
 type Session struct {
-	r      *Remote
-	link   link
-	cancel context.CancelFunc
-	ctx    context.Context
-	Refs   *Refs
+	r    *Remote
+	link link
+	ctx  context.Context // ends when the server is silent for too long
+	idle *idle
+	Refs *Refs
 }
 
 // Open connects for fetching and lists the refs. An empty repository has none.
@@ -42,17 +42,17 @@ func (r *Remote) Open(ctx context.Context) (*Session, error) {
 }
 
 func (r *Remote) open(ctx context.Context, service string) (*Session, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, errTimeout)
+	ctx, watch := watchIdle(ctx, r.timeout)
 	l, err := r.dial(ctx, service)
 	if err != nil {
-		defer cancel()
+		defer watch.end()
 		return nil, r.explain(ctx, nil, err)
 	}
-	s := &Session{r: r, link: l, ctx: ctx, cancel: cancel}
-	if s.Refs, err = discover(ctx, l); err != nil {
+	s := &Session{r: r, link: l, ctx: ctx, idle: watch}
+	if s.Refs, err = discover(ctx, l, watch); err != nil {
 		// Closing first lets the server finish what it has to say.
 		closeErr := l.close()
-		defer cancel()
+		defer watch.end()
 		return nil, r.explain(ctx, l, errors.Join(err, closeErr))
 	}
 	return s, nil
@@ -60,17 +60,17 @@ func (r *Remote) open(ctx context.Context, service string) (*Session, error) {
 
 // Close ends the connection.
 func (s *Session) Close() error {
-	defer s.cancel()
+	defer s.idle.end()
 	return s.link.close()
 }
 
-func discover(ctx context.Context, l link) (*Refs, error) {
+func discover(ctx context.Context, l link, watch *idle) (*Refs, error) {
 	in, err := l.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
 	adv := packp.NewAdvRefs()
-	err = adv.Decode(in)
+	err = adv.Decode(watch.reader(in))
 	var line *pktline.ErrorLine
 	switch {
 	case errors.As(err, &line):
@@ -157,8 +157,17 @@ func (s *Session) Fetch(req FetchRequest, mustShare bool, receive func(io.Reader
 	return result, s.r.explain(s.ctx, s.link, err)
 }
 
+// exchange sends a request and returns the answer, both watched for silence.
+func (s *Session) exchange(body func(io.Writer) error) (io.Reader, error) {
+	out, err := s.link.exchange(s.ctx, func(w io.Writer) error { return body(s.idle.writer(w)) })
+	if err != nil {
+		return nil, err
+	}
+	return s.idle.reader(out), nil
+}
+
 func (s *Session) fetch(up *packp.UploadPackRequest, mustShare bool, receive func(io.Reader) error) (result FetchResult, err error) {
-	out, err := s.link.exchange(s.ctx, -1, func(w io.Writer) error {
+	out, err := s.exchange(func(w io.Writer) error {
 		if err := up.UploadRequest.Encode(w); err != nil {
 			return err
 		}
@@ -211,9 +220,9 @@ func (r *Remote) Push(ctx context.Context, req PushRequest) error {
 	if err != nil {
 		return err
 	}
+	defer s.idle.end()
 	err = s.push(req)
 	closeErr := s.link.close()
-	defer s.cancel()
 	if err == nil {
 		err = closeErr
 	}
@@ -239,7 +248,7 @@ func (s *Session) push(req PushRequest) error {
 		up.Commands = append(up.Commands, &packp.Command{Name: plumbing.ReferenceName(c.Ref), Old: c.Old, New: c.New})
 		sends = sends || !c.New.IsZero()
 	}
-	out, err := s.link.exchange(s.ctx, -1, func(w io.Writer) error {
+	out, err := s.exchange(func(w io.Writer) error {
 		if err := up.Encode(w); err != nil {
 			return err
 		}
@@ -308,7 +317,11 @@ func (s *Session) report(out io.Reader, caps *capability.List, commands []Comman
 		return verdict(string(c.ReferenceName), c.Status, words)
 	}
 	if err := status.Error(); err != nil {
-		return verdict(commands[0].Ref, err.Error(), words)
+		// All that failed is the transaction; only the words say why.
+		if movedWords(words) {
+			return fmt.Errorf("%w: %s", ErrDiverged, words)
+		}
+		return &RefusedError{Ref: commands[0].Ref, Reason: err.Error(), Words: words}
 	}
 	return nil
 }
@@ -324,13 +337,20 @@ func withWords(err error, words string) error {
 // Servers have words for it, no codes: git's receive-pack "failed to update
 // ref" and "fetch first", JGit's "lock error", "non-fast-forward".
 func verdict(ref, status, words string) error {
-	for _, w := range []string{
-		"failed to update ref", "fetch first", "non-fast-forward", "stale info", "stale old", "but expected", "already exists", "failed to lock",
-		"reference already exists", "remote ref moved", "cannot lock ref", "incorrect old value",
-	} {
-		if strings.Contains(status, w) {
-			return fmt.Errorf("%w: %s: %s", ErrDiverged, ref, status)
-		}
+	if movedWords(status) {
+		return fmt.Errorf("%w: %s: %s", ErrDiverged, ref, status)
 	}
 	return &RefusedError{Ref: ref, Reason: status, Words: words}
+}
+
+func movedWords(s string) bool {
+	for _, w := range []string{
+		"failed to update ref", "fetch first", "non-fast-forward", "stale info", "but expected", "already exists", "failed to lock",
+		"cannot lock ref", "incorrect old value", "lock error",
+	} {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
 }

@@ -31,7 +31,7 @@ func (s *stream) discover(context.Context) (io.Reader, error) {
 	return s.out, nil
 }
 
-func (s *stream) exchange(_ context.Context, _ int64, body func(io.Writer) error) (io.Reader, error) {
+func (s *stream) exchange(_ context.Context, body func(io.Writer) error) (io.Reader, error) {
 	w := bufio.NewWriterSize(s.in, 1<<16)
 	err := body(w)
 	if err == nil {

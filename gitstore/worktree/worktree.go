@@ -155,17 +155,16 @@ func (u *update) change(ctx context.Context, c tree.Change) error {
 		entry = u.idx.entries[i]
 	}
 	stageOK := u.w.Ours || entry.hash == c.Old || entry.hash == c.New
-	var fileOK bool
 	if staged && entry.ext&extSkip != 0 {
-		fileOK = false // a sparse checkout does without the file
-		entry.stat = [statLen]byte{}
+		entry.stat = [statLen]byte{} // a sparse checkout does without the file
 	} else {
 		var err error
-		if fileOK, entry.stat, err = u.file(ctx, c, entry); err != nil {
+		var reason string
+		if reason, entry.stat, err = u.file(ctx, c, entry); err != nil {
 			return err
 		}
-		if !fileOK {
-			u.left = append(u.left, Left{c.Path, "it has changes that are not committed"})
+		if reason != "" {
+			u.left = append(u.left, Left{c.Path, reason})
 		}
 	}
 	if !stageOK {
@@ -184,34 +183,34 @@ func (u *update) change(ctx context.Context, c tree.Change) error {
 	return nil
 }
 
-// file brings one file in line; ok is false when it was left. The stat that is
+// file brings one file in line, or says why it was left. The stat that is
 // returned is zero unless the file now has the new content.
-func (u *update) file(ctx context.Context, c tree.Change, entry indexEntry) (ok bool, stat [statLen]byte, err error) {
+func (u *update) file(ctx context.Context, c tree.Change, entry indexEntry) (left string, stat [statLen]byte, err error) {
 	now, err := u.look(c.Path, entry)
 	if err != nil {
-		return false, stat, err
+		return "", stat, err
 	}
 	switch {
 	case now.blocked && !u.w.Ours:
-		return false, stat, nil
+		return "a folder or a symlink is in its place", stat, nil
 	case now.hash == c.New && !now.blocked && now.mode == c.NewMode:
-		return true, now.stat, nil
+		return "", now.stat, nil
 	case !u.w.Ours && !now.hash.IsZero() && now.hash != c.Old && now.hash != c.New:
-		return false, stat, nil
+		return "it has changes that are not committed", stat, nil
 	case c.New.IsZero():
-		return true, stat, u.remove(c.Path)
+		return "", stat, u.remove(c.Path)
 	}
 	if now.blocked {
 		if err := u.unblock(c.Path); err != nil {
-			return false, stat, err
+			return "", stat, err
 		}
 	}
 	content, err := u.read(ctx, c.New)
 	if err != nil {
-		return false, stat, err
+		return "", stat, err
 	}
 	stat, err = u.write(c.Path, content, c.NewMode)
-	return err == nil, stat, err
+	return "", stat, err
 }
 
 // found is what lies at a path: a zero hash for nothing.
