@@ -176,9 +176,12 @@ func TestHoldKeepsTheBatchOpen(t *testing.T) {
 		b := NewBatch(opts)
 		b.Hold()
 		mustPut(t, b, entry("a", "1"))
-		wantDue(t, b, DueTake, time.Minute, "a=1")
+		wantIdle(t, b, 20*time.Second)
+		b.Hold() // MaxHold counts from the first
+		wantDue(t, b, DueTake, 40*time.Second, "a=1")
 		mustPut(t, b, entry("b", "1"))
 		wantDue(t, b, DueTake, time.Second, "b=1")
+		b.Release()
 		b.Release()
 		b.Release() // one too many does no harm
 		b.Hold()

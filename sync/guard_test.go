@@ -67,6 +67,7 @@ func TestGuard(t *testing.T) {
 		{"ten, over the percentage", GuardInput{Candidates: candidates(ReasonDeleted, objects(issuers, 0, 10)...), Files: files{issuers: 33}}, 0,
 			map[string]int{"10 of 33 issuers.cert-manager.io deleted within 10 minutes, more than maxDeletePercent (30)": 10}},
 		{"ten, within the percentage", GuardInput{Candidates: candidates(ReasonDeleted, objects(issuers, 0, 10)...), Files: files{issuers: 34}}, 10, nil},
+		{"exactly the percentage", GuardInput{Candidates: candidates(ReasonDeleted, objects(issuers, 0, 12)...), Files: files{issuers: 40}}, 12, nil},
 		{"at the limit", GuardInput{Candidates: candidates(ReasonDeleted, objects(certificates, 0, 50)...), Files: files{certificates: 1000}}, 50, nil},
 		{"over the limit", GuardInput{Candidates: candidates(ReasonDeleted, objects(certificates, 0, 51)...), Files: files{certificates: 1000}}, 0,
 			map[string]int{"51 certificates.cert-manager.io deleted within 10 minutes, more than maxDeleteObjects (50)": 51}},
