@@ -51,7 +51,7 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 			return err
 		}
 		if unreachable != nil {
-			return unreachable
+			return errors.Join(unreachable, m.checkout(ctx, report))
 		}
 		err := m.repo.Push(ctx)
 		if !errors.Is(err, gitstore.ErrDiverged) {
@@ -59,8 +59,8 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 				m.stale = true // whether it arrived is not known
 				return err
 			}
-			m.acknowledge(report, now)
-			return nil
+			m.acknowledge(report)
+			return m.checkout(ctx, report)
 		}
 		m.stale = true
 		if attempt == rederivations {
@@ -71,8 +71,7 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 }
 
 // derive makes at most one commit (and before it one that only re-encodes, when
-// the shaping rules changed), moves the base with it, and brings the worktree
-// up to date.
+// the shaping rules changed), and moves the base with it.
 func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) error {
 	if err := m.checkMarker(); err != nil {
 		return err
@@ -93,9 +92,12 @@ func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) erro
 	if err := m.commit(ctx, p, report, now); err != nil {
 		return err
 	}
-	if err := m.announceHeld(ctx, p, now); err != nil {
-		return err
-	}
+	return m.announceHeld(ctx, p, now)
+}
+
+// checkout lets the files on disk follow the branch. Nothing is ever read back
+// from them.
+func (m *Mirror) checkout(ctx context.Context, report *Report) error {
 	left, err := m.repo.UpdateWorktree(ctx)
 	if err != nil {
 		return fmt.Errorf("bring the worktree up to date: %w", err)
@@ -119,6 +121,9 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 	}
 	// The blobs are in the object store now.
 	for _, c := range p.changes {
+		if _, known := m.unpushed[c.path]; !known {
+			m.unpushed[c.path] = c.before
+		}
 		if e, ok := m.pending[c.Key]; ok && e.Op == Present {
 			e.Content, e.Digest = nil, c.blob
 			m.pending[c.Key] = e
@@ -145,7 +150,7 @@ func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
 }
 
 // acknowledge forgets what the remote has taken.
-func (m *Mirror) acknowledge(report *Report, now time.Time) {
+func (m *Mirror) acknowledge(report *Report) {
 	report.Pushed = report.Commit != "" && m.repo.Pushes()
 	m.stale = false
 	for key := range m.pending {
@@ -157,6 +162,7 @@ func (m *Mirror) acknowledge(report *Report, now time.Time) {
 		m.settled[scope] = true
 	}
 	clear(m.swept)
+	clear(m.unpushed)
 }
 
 // sweep compares the listings that completed since the last cycle with the

@@ -235,6 +235,13 @@ func (in *Inbox) replaced(gr schema.GroupResource, epoch int) bool {
 	return in.epochs[gr] != epoch
 }
 
+// epoch returns how often the kind went away, for an absence that is seen now.
+func (in *Inbox) epoch(gr schema.GroupResource) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.epochs[gr]
+}
+
 // Failures returns the scopes that cannot be read now, with the reason.
 func (in *Inbox) Failures() map[informer.Scope]error {
 	in.mu.Lock()

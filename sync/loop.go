@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -39,7 +40,9 @@ type Loop struct {
 	pace   Pace
 	log    logrus.FieldLogger
 
-	recheck atomic.Bool // the next cycle asks the remote first
+	recheck atomic.Bool     // the next cycle asks the remote first
+	told    map[string]bool // findings that were logged
+	started time.Time       // the first cycle that finished
 }
 
 // NewLoop returns a Loop over mirror that takes its entries from batch and keeps
@@ -51,8 +54,14 @@ func NewLoop(mirror *Mirror, batch *Batch, health *Health, pace Pace, log logrus
 // Run works until ctx ends. Then it makes one last flush, within the grace time,
 // and returns that flush's error.
 func (l *Loop) Run(ctx context.Context) error {
-	tries := 0
+	tries, unproven := 0, 0
 	held := false
+	var again *time.Timer
+	defer func() {
+		if again != nil {
+			again.Stop()
+		}
+	}()
 	for {
 		due, err := l.wait(ctx, held)
 		switch {
@@ -80,10 +89,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		case err != nil:
 			tries++
 			l.batch.Return(nil, l.backoff(tries)) // the mirror keeps the entries
-		case report.Waiting > 0: // what could not be proven is tried again
-			l.batch.Return(nil, l.backoff(1))
+		case report.Waiting > 0: // what could not be proven is tried again, and holds up nothing
+			tries, unproven = 0, unproven+1
+			again = time.AfterFunc(l.backoff(unproven), l.batch.Kick)
 		default:
-			tries = 0
+			tries, unproven = 0, 0
 		}
 	}
 }
@@ -174,8 +184,13 @@ func (l *Loop) done(report *Report, err error) {
 			"created": report.Created(), "changed": report.Changed(), "deleted": report.Deleted(),
 		}).Info("committed")
 	}
+	l.tellFindings(report)
 	first, ended, since := l.health.cycle(report, err)
 	switch {
+	case err == nil && l.started.IsZero():
+		l.started = time.Now()
+		l.log.WithFields(logrus.Fields{"objects": report.Objects(), "held": len(report.Held), "unreadable": len(report.Failing)}).
+			Info("in sync; watching")
 	case err != nil && first && !errors.Is(err, context.Canceled):
 		l.log.WithError(err).WithField("waiting", report.Waiting).Error("cycle did not finish; changes are kept, it is tried again")
 	case err != nil:
@@ -183,6 +198,28 @@ func (l *Loop) done(report *Report, err error) {
 	case ended:
 		l.log.WithField("since", since.Format(time.RFC3339)).Info("cycles finish again")
 	}
+}
+
+// tellFindings logs what a person should look at, once.
+func (l *Loop) tellFindings(report *Report) {
+	told := map[string]bool{}
+	tell := func(what, text string) {
+		line := what + ": " + text
+		told[line] = true
+		if !l.told[line] {
+			l.log.WithField("at", what).Warn(text)
+		}
+	}
+	for _, f := range report.Findings {
+		tell(f.Path, "left as it is: "+f.Text)
+	}
+	for _, left := range report.Left {
+		tell(left.Path, "left as it is in the worktree: "+left.Reason)
+	}
+	if n := len(report.Orphans); n > 0 {
+		tell(fmt.Sprintf("%d files", n), "selected by no rule any more; they are kept as they are")
+	}
+	l.told = told
 }
 
 // failed tells of an error outside a cycle.

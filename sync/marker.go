@@ -153,6 +153,7 @@ func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) error {
 		return nil // what has no encoding now is quarantined when it is read live
 	}
 	p.edits = append(p.edits, gitstore.Edit{Path: path, Content: shaped})
-	p.changes = append(p.changes, Change{Key: key, Op: Reshaped, path: path, blob: gitstore.BlobHash(shaped)})
+	before, _ := m.repo.Lookup(path)
+	p.changes = append(p.changes, Change{Key: key, Op: Reshaped, path: path, blob: gitstore.BlobHash(shaped), before: before})
 	return nil
 }

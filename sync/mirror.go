@@ -95,10 +95,11 @@ type Mirror struct {
 	strange map[string]Finding     // files at our paths that are not ours, by path
 	orphans map[kube.Key]struct{}  // files that no rule selects any more
 
-	held       HeldSet    // what the guard held last
-	heldDigest string     // of the held deletions that were told last
-	deleted    []Deletion // executed without approval, for the guard's rolling window
-	checked    bool       // files outside every scope were looked at since the last fetch
+	unpushed   map[string]gitstore.Hash // files of local commits, as the remote has them
+	held       HeldSet                  // what the guard held last
+	heldDigest string                   // of the held deletions that were told last
+	deleted    []Deletion               // executed without approval, for the guard's rolling window
+	checked    bool                     // files outside every scope were looked at since the last fetch
 }
 
 // writer is who changed a file of ours in git.
@@ -128,6 +129,8 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		unread:  map[kube.Key]error{},
 		strange: map[string]Finding{},
 		orphans: map[kube.Key]struct{}{},
+
+		unpushed: map[string]gitstore.Hash{},
 	}
 }
 
@@ -172,13 +175,21 @@ func (m *Mirror) Prepare(ctx context.Context) error {
 	return m.checkMarker()
 }
 
-// snapshot copies path → hash of the present head.
+// snapshot copies path → hash of what the remote had last: the present head but
+// for local commits.
 func (m *Mirror) snapshot() map[string]gitstore.Hash {
 	files := make(map[string]gitstore.Hash, m.index.files)
 	m.repo.Walk("", func(path string, h gitstore.Hash, _ filemode.FileMode) bool {
 		files[path] = h
 		return true
 	})
+	for path, h := range m.unpushed {
+		if h.IsZero() {
+			delete(files, path)
+		} else {
+			files[path] = h
+		}
+	}
 	return files
 }
 
@@ -207,6 +218,12 @@ func (m *Mirror) load(ctx context.Context, old map[string]gitstore.Hash) error {
 	}
 	m.index, m.loaded, m.checked = idx, true, false
 	clear(m.strange)
+	clear(m.unpushed)
+	for key := range m.orphans {
+		if _, exists := m.repo.Lookup(PathOf(key)); !exists {
+			delete(m.orphans, key)
+		}
+	}
 	return m.recheck(ctx, recheck)
 }
 
@@ -255,7 +272,7 @@ func (m *Mirror) readAgain(ctx context.Context) error {
 		case err == nil:
 			m.pending[key] = presentEntry(state)
 		case errors.Is(err, informer.ErrNotFound):
-			m.pending[key] = Entry{Key: key, Op: Absent, Reason: ReasonDeleted}
+			m.pending[key] = Entry{Key: key, Op: Absent, Reason: ReasonDeleted, Epoch: m.inbox.epoch(key.GroupResource())}
 		case errors.Is(err, informer.ErrUnselected), errors.Is(err, informer.ErrUnknownKind):
 			// An orphan, or a kind that is gone: not ours to put right.
 		case ctx.Err() != nil:

@@ -411,6 +411,9 @@ func TestAnotherWriter(t *testing.T) {
 	if got := w.git("-C", w.remote, "cat-file", "blob", "main:README.md"); got != "ours is not yours\n" {
 		t.Errorf("README.md: got %q", got)
 	}
+	if got := w.git("-C", w.remote, "log", "-1", "--format=%B", "main"); strings.Contains(got, "undoes") || strings.Contains(got, "Put back") {
+		t.Errorf("nobody else wrote these files, but the commit says that it undoes something:\n%s", got)
+	}
 	if got := w.git("-C", w.remote, "log", "--merges", "--format=%H", "main"); got != "" {
 		t.Errorf("there are merges: %s", got)
 	}

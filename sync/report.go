@@ -77,6 +77,15 @@ func (r *Report) add(commit string, changes []Change) {
 	}
 }
 
+// Objects is the number of objects in the cluster that are mirrored.
+func (r *Report) Objects() int {
+	total := 0
+	for _, n := range r.objects {
+		total += n.selected
+	}
+	return total
+}
+
 // Created is the number of files created.
 func (r *Report) Created() int { return r.sum(func(x ResourceReport) int { return x.Created }) }
 
