@@ -84,6 +84,9 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 	}
 	s.unsent.add(d.sends)
 	s.head, s.tree = d.commit, d.tree
+	if s.remote == nil || s.db.Packs() > maxPacks {
+		s.compact()
+	}
 	return d.commit, nil
 }
 

@@ -80,8 +80,13 @@ func (s *Store) attach() (err error) {
 		return err
 	}
 	s.refs = &refs.Dir{Git: s.layout.git, Common: s.layout.common, Wait: s.opts.LockWait}
-	s.db, err = odb.Open(filepath.Join(s.layout.common, "objects"))
-	return err
+	if s.db, err = odb.Open(filepath.Join(s.layout.common, "objects")); err != nil {
+		return err
+	}
+	if !s.layout.own {
+		s.db.OwnAll()
+	}
+	return nil
 }
 
 // Branch is the branch's short name; with a URL and no name configured it is

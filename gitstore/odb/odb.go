@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,6 +40,10 @@ type DB struct {
 	in    pack.Inflater
 	bases map[baseKey]base // delta bases read lately
 	kept  int              // bytes in bases
+
+	ownAll  bool
+	wrote   map[string]bool // paths of packs that this process made
+	retired []string        // paths of packs that were merged into another
 }
 
 type baseKey struct {
@@ -54,7 +59,7 @@ type base struct {
 // Open opens the database in an objects folder. Nothing is read but the names
 // of packs.
 func Open(dir string) (*DB, error) {
-	db := &DB{deflater: &pack.Deflater{}, bases: map[baseKey]base{}}
+	db := &DB{deflater: &pack.Deflater{}, bases: map[baseKey]base{}, wrote: map[string]bool{}}
 	if err := db.addDir(dir, 0); err != nil {
 		return nil, err
 	}
@@ -115,6 +120,9 @@ func (db *DB) rescan() error {
 				continue
 			}
 			path := filepath.Join(dir, "pack", stem+".pack")
+			if slices.Contains(db.retired, path) {
+				continue
+			}
 			p := known[path]
 			if p == nil {
 				p = pack.Open(path)

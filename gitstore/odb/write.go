@@ -118,6 +118,7 @@ func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err erro
 		return same
 	})
 	db.packs = slices.Insert(db.packs, 0, pack.Open(name+".pack"))
+	db.wrote[name+".pack"] = true
 	return err
 }
 

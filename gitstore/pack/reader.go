@@ -3,12 +3,15 @@ package pack
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -342,4 +345,56 @@ func (in *Inflater) inflate(size int64) ([]byte, error) {
 		return nil, errors.New("entry is longer than it says")
 	}
 	return out, nil
+}
+
+// Entries lists all objects of the pack by offset.
+func (p *Pack) Entries() ([]Entry, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, p.count)
+	names := p.index[indexHeaderLen+256*4:]
+	crcs := names[p.count*20:]
+	for i := range entries {
+		copy(entries[i].Hash[:], names[i*20:])
+		entries[i].CRC = binary.BigEndian.Uint32(crcs[i*4:])
+		var err error
+		if entries[i].Offset, err = p.offset(i); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Offset, b.Offset) })
+	return entries, nil
+}
+
+// Size is the length of the .pack file in bytes.
+func (p *Pack) Size() (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		return 0, err
+	}
+	if err := p.openFile(); err != nil {
+		return 0, err
+	}
+	return p.size, nil
+}
+
+// Deflated returns an entry's bytes as they are stored, after its header, up
+// to the offset next where the following entry or the trailer begins. The
+// entry's checksum, crc, is verified.
+func (p *Pack) Deflated(offset int64, raw Raw, next int64, crc uint32) ([]byte, error) {
+	if next <= raw.data || next-offset > maxObject {
+		return nil, fmt.Errorf("%w: entry at %d of %s", ErrDamaged, offset, p.path)
+	}
+	b := make([]byte, next-offset)
+	if _, err := p.readAt(b, offset); err != nil {
+		return nil, err
+	}
+	if crc32.ChecksumIEEE(b) != crc {
+		return nil, fmt.Errorf("%w: checksum of the entry at %d of %s", ErrDamaged, offset, p.path)
+	}
+	return b[raw.data-offset:], nil
 }

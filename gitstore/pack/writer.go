@@ -125,6 +125,16 @@ func (p *Writer) AddCompressed(t object.Type, h object.Hash, size int64, deflate
 	return p.entry(h)
 }
 
+// AddCompressedDelta appends a delta that was read from another pack, against
+// the object at the offset base of this one.
+func (p *Writer) AddCompressedDelta(h object.Hash, base, size int64, deflated []byte) error {
+	p.buf.Reset()
+	p.buf.Write(appendHeader(p.buf.AvailableBuffer(), object.OfsDelta, size))
+	p.buf.Write(appendOffset(nil, p.offset-base))
+	p.buf.Write(deflated)
+	return p.entry(h)
+}
+
 func (p *Writer) entry(h object.Hash) error {
 	b := p.buf.Bytes()
 	p.entries = append(p.entries, Entry{Hash: h, CRC: crc32.ChecksumIEEE(b), Offset: p.offset})

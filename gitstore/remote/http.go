@@ -250,6 +250,8 @@ func statusError(res *http.Response) error {
 	return fmt.Errorf("%w: the server answers %s%s", ErrUnreachable, res.Status, said)
 }
 
+func (l *httpLink) abandon() {} // closing the body does it
+
 func (l *httpLink) words() string { return "" }
 
 func (l *httpLink) close() error {

@@ -130,6 +130,8 @@ type link interface {
 	discover(ctx context.Context) (io.Reader, error)
 	// exchange sends a request, written by body, and returns the answer.
 	exchange(ctx context.Context, body func(io.Writer) error) (io.Reader, error)
+	// abandon gives up an answer that is not wanted any more.
+	abandon()
 	// words is what the server printed for people.
 	words() string
 	close() error
@@ -155,6 +157,10 @@ func (r *Remote) explain(ctx context.Context, l link, err error) error {
 	if l != nil {
 		words = l.words()
 	}
+	var local *localError
+	if errors.As(err, &local) {
+		return local.err
+	}
 	known := errors.Is(err, ErrAuth) || errors.Is(err, ErrHostKey) || errors.Is(err, ErrNotFound) ||
 		errors.Is(err, ErrDiverged) || errors.Is(err, ErrRefused) || errors.Is(err, ErrUnreachable)
 	switch {
@@ -174,6 +180,13 @@ func (r *Remote) explain(ctx context.Context, l link, err error) error {
 	}
 	return fmt.Errorf("%s: %w", r.shown, err)
 }
+
+// localError is a failure of our own side while a request was made or an
+// answer stored: a damaged object, a full disk.
+type localError struct{ err error }
+
+func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
 
 var errTimeout = errors.New("timeout")
 

@@ -158,8 +158,15 @@ func (s *Session) Fetch(req FetchRequest, mustShare bool, receive func(io.Reader
 }
 
 // exchange sends a request and returns the answer, both watched for silence.
-func (s *Session) exchange(body func(io.Writer) error) (io.Reader, error) {
-	out, err := s.link.exchange(s.ctx, func(w io.Writer) error { return body(s.idle.writer(w)) })
+func (s *Session) exchange(body func(io.Writer) error) (*idleReader, error) {
+	out, err := s.link.exchange(s.ctx, func(w io.Writer) error {
+		watched := s.idle.writer(w)
+		err := body(watched)
+		if err != nil && !watched.failed {
+			return &localError{err}
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -185,13 +192,18 @@ func (s *Session) fetch(up *packp.UploadPackRequest, mustShare bool, receive fun
 	}
 	result = FetchResult{Shallow: answer.Shallows, Unshallow: answer.Unshallows, Common: len(answer.ACKs) > 0}
 	if mustShare && !result.Common {
+		s.link.abandon()
 		return result, nil
 	}
 	var pack io.Reader = answer
 	if up.Capabilities.Supports(capability.Sideband64k) {
 		pack = sideband.NewDemuxer(sideband.Sideband64k, answer)
 	}
-	return result, receive(pack)
+	err = receive(pack)
+	if err != nil && !out.failed {
+		return result, &localError{err}
+	}
+	return result, err
 }
 
 // Command moves one ref at the remote from what it was last known to be; a

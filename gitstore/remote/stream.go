@@ -42,10 +42,13 @@ func (s *stream) exchange(_ context.Context, body func(io.Writer) error) (io.Rea
 	}
 	s.in = nil
 	if err != nil {
+		s.kill() // what was sent is half a request
 		return nil, fmt.Errorf("send: %w", err)
 	}
 	return s.out, nil
 }
+
+func (s *stream) abandon() { s.kill() }
 
 func (s *stream) words() string { return s.errs.String() }
 

@@ -1,0 +1,321 @@
+package gitstore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ownRepo makes a person's repository with files a, b and c below p that
+// crmirror wrote, and a README of the person's.
+func ownRepo(t *testing.T) (string, *Store) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "own")
+	git(t, t.TempDir(), "init", "-q", "-b", "main", dir)
+	writeFile(t, dir+"/README", "mine\n")
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "-q", "-m", "mine")
+	s := open(t, Options{Dir: dir, Path: "p"})
+	commit(t, s, "ours", put("a", "1\n"), put("b", "1\n"), put("c", "1\n"))
+	update(t, s)
+	if got := git(t, dir, "status", "--porcelain"); got != "" {
+		t.Fatalf("git status: %s", got)
+	}
+	return dir, s
+}
+
+func update(t *testing.T, s *Store) []Left {
+	t.Helper()
+	left, err := s.UpdateWorktree(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// TestPersonsWorkSurvives: whatever a person has going on in the worktree or
+// the index, our commits go on and their work stays as it was.
+func TestPersonsWorkSurvives(t *testing.T) {
+	tests := []struct {
+		name   string
+		person func(t *testing.T, dir string)
+		left   []Left
+		status string
+		files  map[string]string // that differ from all being at 2
+	}{
+		{"nothing", func(*testing.T, string) {}, nil, "", nil},
+		{"changes elsewhere", func(t *testing.T, dir string) {
+			writeFile(t, dir+"/README", "changed\n")
+			writeFile(t, dir+"/new", "new\n")
+		}, nil, "M README\n?? new", map[string]string{"README": "changed\n", "new": "new\n"}},
+		{"staged elsewhere", func(t *testing.T, dir string) {
+			writeFile(t, dir+"/README", "changed\n")
+			git(t, dir, "add", "README")
+		}, nil, "M  README", map[string]string{"README": "changed\n"}},
+		{"one of ours changed", func(t *testing.T, dir string) { writeFile(t, dir+"/p/a", "theirs\n") },
+			[]Left{{Path: "p/a", Reason: "it has changes that are not committed"}}, "M p/a", map[string]string{"p/a": "theirs\n"}},
+		{"one of ours staged", func(t *testing.T, dir string) {
+			writeFile(t, dir+"/p/a", "theirs\n")
+			git(t, dir, "add", "p/a")
+		}, []Left{{Path: "p/a", Reason: "it has changes that are not committed"}, {Path: "p/a", Reason: "changes to it are staged"}}, "M  p/a", map[string]string{"p/a": "theirs\n"}},
+		{"one of ours deleted", func(t *testing.T, dir string) { remove(t, dir+"/p/a") }, nil, "", nil},
+		{"a folder in the way", func(t *testing.T, dir string) {
+			remove(t, dir+"/p/a")
+			writeFile(t, dir+"/p/a/x", "x\n")
+		}, []Left{{Path: "p/a", Reason: "a folder or a symlink is in its place"}}, "D p/a\n?? p/a/", map[string]string{"p/a": "", "p/a/x": "x\n"}},
+		{"our folder became a symlink", func(t *testing.T, dir string) {
+			if err := os.Rename(dir+"/p", dir+"/q"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink("q", dir+"/p"); err != nil {
+				t.Fatal(err)
+			}
+		}, []Left{
+			{Path: "p/c", Reason: "a folder or a symlink is in its place"}, {Path: "p/a", Reason: "a folder or a symlink is in its place"}, {Path: "p/b", Reason: "a folder or a symlink is in its place"},
+		}, "D p/a\n D p/b\n?? p\n?? q/", nil},
+		{"an untracked file where ours comes", func(t *testing.T, dir string) { writeFile(t, dir+"/p/d", "theirs\n") },
+			[]Left{{Path: "p/d", Reason: "it has changes that are not committed"}}, "M p/d", map[string]string{"p/d": "theirs\n"}},
+		{"another branch", func(t *testing.T, dir string) { git(t, dir, "checkout", "-q", "-b", "feature") },
+			[]Left{{Path: "", Reason: "feature is checked out; the commits are on main"}}, "", map[string]string{"p/a": "1\n", "p/b": "1\n", "p/c": "1\n", "p/d": ""}},
+		{"a detached HEAD", func(t *testing.T, dir string) { git(t, dir, "checkout", "-q", "--detach") },
+			[]Left{{Path: "", Reason: "HEAD is detached; the commits are on main"}}, "", map[string]string{"p/a": "1\n", "p/b": "1\n", "p/c": "1\n", "p/d": ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, s := ownRepo(t)
+			tt.person(t, dir)
+			commit(t, s, "again", put("a", "2\n"), put("b", "2\n"), Edit{Path: "c", Delete: true}, put("d", "2\n"))
+			if diff := cmp.Diff(tt.left, update(t, s)); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			if got := git(t, dir, "status", "--porcelain"); got != tt.status {
+				t.Errorf("git status:\n%s\nwant:\n%s", got, tt.status)
+			}
+			if tt.name == "our folder became a symlink" {
+				return
+			}
+			want := map[string]string{"README": "mine\n", "p/a": "2\n", "p/b": "2\n", "p/d": "2\n"}
+			for path, content := range tt.files {
+				want[path] = content
+				if content == "" {
+					delete(want, path)
+				}
+			}
+			if diff := cmp.Diff(want, diskFiles(t, dir)); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			git(t, dir, "fsck", "--strict")
+		})
+	}
+}
+
+// TestRebaseUnderWay: nothing is touched, and the files follow once it is over.
+func TestRebaseUnderWay(t *testing.T) {
+	dir, s := ownRepo(t)
+	git(t, dir, "checkout", "-q", "-b", "side", "main~1")
+	writeFile(t, dir+"/README", "side\n")
+	git(t, dir, "commit", "-q", "-am", "side")
+	git(t, dir, "checkout", "-q", "main")
+	writeFile(t, dir+"/README", "main\n")
+	git(t, dir, "commit", "-q", "-am", "main")
+	fetch(t, s)
+	if out, err := tryGit(t, dir, "merge", "side"); err == nil {
+		t.Fatalf("the merge has no conflict: %s", out)
+	}
+	before := git(t, dir, "status", "--porcelain")
+	commit(t, s, "again", put("a", "2\n"))
+	left := update(t, s)
+	if len(left) != 1 || !strings.Contains(left[0].Reason, "a merge is under way") {
+		t.Errorf("left: %v", left)
+	}
+	// HEAD moved below the merge; that our file lags is all that git sees more.
+	if got := git(t, dir, "status", "--porcelain"); got != before+"\nM  p/a" && got != before+"\nM p/a" && got == before {
+		t.Errorf("git status:\n%s\nbefore:\n%s", got, before)
+	}
+	git(t, dir, "merge", "--abort")
+	if left := update(t, s); left != nil {
+		t.Errorf("left after the merge: %v", left)
+	}
+	if got := readFile(t, dir+"/p/a"); got != "2\n" {
+		t.Errorf("p/a is %q", got)
+	}
+}
+
+// TestKilledBeforeWorktree: killed between the commit and the files; the next
+// start finishes.
+func TestKilledBeforeWorktree(t *testing.T) {
+	dir, s := ownRepo(t)
+	commit(t, s, "again", put("a", "2\n"), put("d/e", "2\n"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir+"/p/d/e", "2\n") // one file was written already
+	s = open(t, Options{Dir: dir, Path: "p"})
+	if left := update(t, s); left != nil {
+		t.Errorf("left: %v", left)
+	}
+	if got := git(t, dir, "status", "--porcelain"); got != "" {
+		t.Errorf("git status: %s", got)
+	}
+}
+
+// TestPersonCommits: the branch of a person's repository moves under us.
+func TestPersonCommits(t *testing.T) {
+	dir, s := ownRepo(t)
+	writeFile(t, dir+"/README", "changed\n")
+	git(t, dir, "commit", "-q", "-am", "theirs")
+	_, err := s.Commit(t.Context(), Commit{Edits: []Edit{put("a", "2\n")}, Message: "again", When: when})
+	if !errors.Is(err, ErrDiverged) {
+		t.Fatalf("Commit: %v, want ErrDiverged", err)
+	}
+	fetch(t, s)
+	commit(t, s, "again", put("a", "2\n"))
+	if left := update(t, s); left != nil {
+		t.Errorf("left: %v", left)
+	}
+	if got := git(t, dir, "log", "--format=%s"); got != "again\ntheirs\nours\nmine" {
+		t.Errorf("log: %s", got)
+	}
+	if got := git(t, dir, "status", "--porcelain"); got != "" {
+		t.Errorf("git status: %s", got)
+	}
+}
+
+// TestOwnKinds opens the kinds of repositories that people have, or says by
+// name why not.
+func TestOwnKinds(t *testing.T) {
+	seed := func(t *testing.T) string {
+		dir := filepath.Join(t.TempDir(), "own")
+		git(t, t.TempDir(), "init", "-q", "-b", "main", dir)
+		writeFile(t, dir+"/README", "mine\n")
+		git(t, dir, "add", ".")
+		git(t, dir, "commit", "-q", "-m", "mine")
+		return dir
+	}
+	tests := []struct {
+		name string
+		make func(t *testing.T) (dir, path string)
+		says string // of the error, "" for none
+	}{
+		{"a file", func(t *testing.T) (string, string) {
+			file := filepath.Join(t.TempDir(), "f")
+			writeFile(t, file, "x")
+			return file, ""
+		}, "it is a file"},
+		{"a folder with other things", func(t *testing.T) (string, string) {
+			dir := t.TempDir()
+			writeFile(t, dir+"/x", "x")
+			return dir, ""
+		}, "git init"},
+		{"a folder inside a repository", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			writeFile(t, dir+"/sub/x", "x")
+			return dir + "/sub", ""
+		}, "lies inside the repository"},
+		{"an empty folder", func(t *testing.T) (string, string) { return t.TempDir(), "" }, ""},
+		{"bare", func(t *testing.T) (string, string) { return bareRepo(t), "" }, ""},
+		{"a linked worktree", func(t *testing.T) (string, string) {
+			linked := filepath.Join(t.TempDir(), "linked")
+			git(t, seed(t), "worktree", "add", "-q", "-b", "linked", linked)
+			return linked, "p"
+		}, ""},
+		{"alternates", func(t *testing.T) (string, string) {
+			dir := filepath.Join(t.TempDir(), "clone")
+			git(t, t.TempDir(), "clone", "-q", "--shared", seed(t), dir)
+			git(t, dir, "remote", "remove", "origin")
+			return dir, "p"
+		}, ""},
+		{"packed refs", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			git(t, dir, "pack-refs", "--all")
+			return dir, "p"
+		}, ""},
+		{"index version 4", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			git(t, dir, "update-index", "--index-version", "4")
+			return dir, "p"
+		}, ""},
+		{"SHA-256", func(t *testing.T) (string, string) {
+			dir := t.TempDir()
+			git(t, dir, "init", "-q", "--object-format=sha256", ".")
+			return dir, ""
+		}, "SHA-1"},
+		{"a path through a symlink", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			if err := os.Symlink("elsewhere", dir+"/link"); err != nil {
+				t.Fatal(err)
+			}
+			git(t, dir, "add", ".")
+			git(t, dir, "commit", "-q", "-m", "link")
+			return dir, "link/p"
+		}, "link is a symlink"},
+		{"a path through a submodule", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			git(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+git(t, dir, "rev-parse", "HEAD")+",module")
+			git(t, dir, "commit", "-q", "-m", "module")
+			return dir, "module/p"
+		}, "module is a submodule"},
+		{"LFS on our files", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			writeFile(t, dir+"/.gitattributes", "*.md text\n*.yaml filter=lfs diff=lfs\n")
+			git(t, dir, "add", ".")
+			git(t, dir, "commit", "-q", "-m", "lfs")
+			return dir, "p"
+		}, "filter=lfs"},
+		{"a damaged ref", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			truncate(t, dir+"/.git/refs/heads/main", 0)
+			return dir, ""
+		}, "fsck"},
+		{"a missing tree", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			h := git(t, dir, "rev-parse", "HEAD^{tree}")
+			remove(t, dir+"/.git/objects/"+h[:2]+"/"+h[2:])
+			return dir, ""
+		}, "fsck"},
+		{"a locked ref", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			writeFile(t, dir+"/.git/refs/heads/main.lock", "")
+			return dir, ""
+		}, "main.lock"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, path := tt.make(t)
+			s, err := Open(t.Context(), Options{Dir: dir, Path: path, LockWait: 1})
+			if err == nil {
+				defer func() {
+					if err := s.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				_, err = s.Commit(t.Context(), Commit{Edits: []Edit{put("x.yaml", "x\n")}, Message: "ours", When: when})
+			}
+			if tt.says != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.says) {
+					t.Fatalf("error %v, want one that says %q", err, tt.says)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := update(t, s); left != nil {
+				t.Errorf("left: %v", left)
+			}
+			if tt.name != "bare" {
+				if got := git(t, dir, "status", "--porcelain"); got != "" {
+					t.Errorf("git status: %s", got)
+				}
+			}
+			if got := git(t, dir, "log", "-1", "--format=%s"); got != "ours" {
+				t.Errorf("log: %s", got)
+			}
+			git(t, dir, "fsck", "--strict")
+		})
+	}
+}
