@@ -121,9 +121,16 @@ func TestGuard(t *testing.T) {
 			if len(allowed) != tt.allowed {
 				t.Errorf("%d allowed, want %d", len(allowed), tt.allowed)
 			}
+			since := map[kube.Key]time.Time{}
+			for _, h := range tt.in.Held {
+				since[h.Key] = h.Since
+			}
 			got := map[string]int{}
 			for _, h := range held {
 				got[h.Text]++
+				if want, ok := since[h.Key]; ok && h.Since != want || !ok && h.Since != guardNow {
+					t.Errorf("%v is held since %v", h.Key, h.Since)
+				}
 			}
 			if tt.held == nil {
 				tt.held = map[string]int{}
