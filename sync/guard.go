@@ -47,7 +47,7 @@ type Candidate struct {
 	Reason Reason
 }
 
-// Deletion is an executed deletion, or one that is held.
+// Deletion is an executed deletion.
 type Deletion struct {
 	Resource schema.GroupResource
 	When     time.Time

@@ -59,7 +59,7 @@ func (s HeldSet) sorted() HeldSet {
 	return slices.CompactFunc(sorted, func(a, b Held) bool { return a.Key == b.Key })
 }
 
-// reasonWords are how reasons are stored.
+// String returns the word that the held file stores; parseReason reads it.
 func (r Reason) String() string {
 	switch r {
 	case ReasonDeleted:
