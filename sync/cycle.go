@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -54,6 +55,9 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 			return errors.Join(unreachable, m.checkout(ctx, report))
 		}
 		err := m.repo.Push(ctx)
+		if m.withoutRefs(ctx, err) {
+			continue
+		}
 		if !errors.Is(err, gitstore.ErrDiverged) {
 			if err != nil {
 				m.stale = true // whether it arrived is not known
@@ -142,11 +146,29 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 // moveBase lets the base ref say that cluster and git agree on what the branch
 // holds now. In this mode the cluster is the truth, so they always do.
 func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
-	if m.repo.Head().IsZero() {
+	if m.repo.Head().IsZero() || m.refless {
 		return nil
 	}
 	_, err := m.repo.Base(ctx, m.refs.Base, "Agree on "+m.opts.ClusterName+"\n", now)
 	return err
+}
+
+// withoutRefs gives up our own refs when it is them that the remote refuses: the
+// branch is what a backup needs. It tells whether the push is worth another try.
+func (m *Mirror) withoutRefs(ctx context.Context, err error) bool {
+	var refused *gitstore.RefusedError
+	if m.refless || !errors.As(err, &refused) || !slices.Contains(m.refs.All(), refused.Ref) {
+		return false
+	}
+	m.refless = true
+	m.log.WithError(err).Warn("the remote takes no refs below refs/crmirror/; the mirror goes on without them, and held deletions cannot be approved")
+	for _, ref := range m.refs.All() {
+		if err := m.repo.DeleteRef(ctx, ref); err != nil {
+			m.log.WithError(err).WithField("ref", ref).Warn("ref cannot be taken back")
+			return false
+		}
+	}
+	return true
 }
 
 // acknowledge forgets what the remote has taken.

@@ -31,6 +31,9 @@ func (m *Mirror) announceHeld(ctx context.Context, p *plan, now time.Time) error
 		return m.repo.DeleteRef(ctx, m.refs.Held)
 	}
 	digest := p.held.Digest()
+	if m.refless {
+		return nil
+	}
 	if m.heldDigest == digest && !m.repo.Ref(m.refs.Held).IsZero() {
 		return nil
 	}

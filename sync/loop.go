@@ -156,6 +156,11 @@ func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error
 
 // finish flushes what is left, on a context that the signal did not end.
 func (l *Loop) finish(ctx context.Context) error {
+	if l.started.IsZero() {
+		// Half a first sync is no backup; the next start lists everything again.
+		l.log.Info("stopping before the first sync was finished; nothing was committed")
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.pace.Grace)
 	defer cancel()
 	entries := l.batch.Take()

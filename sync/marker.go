@@ -110,7 +110,7 @@ func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) err
 	if m.marker == nil || m.marker.SameShaping(&m.opts.Tree) {
 		return nil
 	}
-	p := &plan{index: m.index}
+	p := &plan{index: m.index, held: m.held}
 	var paths []string
 	m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
 		paths = append(paths, path)

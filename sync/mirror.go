@@ -99,6 +99,7 @@ type Mirror struct {
 	held       HeldSet                  // what the guard held last
 	heldDigest string                   // of the held deletions that were told last
 	deleted    []Deletion               // executed without approval, for the guard's rolling window
+	refless    bool                     // the remote takes no refs of ours
 	checked    bool                     // files outside every scope were looked at since the last fetch
 }
 
@@ -304,10 +305,13 @@ func (m *Mirror) Spill(entries []Entry) error {
 
 // remember adds entries to pending; they are newer than what is there.
 func (m *Mirror) remember(entries []Entry) {
+	// Before the head is known, and while local commits wait to be pushed,
+	// nothing is said to be in git.
+	known := m.loaded && !m.stale && !m.repo.Unpushed()
 	for _, e := range entries {
 		if e.Op == Present {
 			delete(m.waiting, e.Key)
-			if m.inGit(e) {
+			if known && m.inGit(e) {
 				delete(m.pending, e.Key)
 				continue
 			}
@@ -316,13 +320,8 @@ func (m *Mirror) remember(entries []Entry) {
 	}
 }
 
-// inGit tells whether the head that the remote has already holds the entry's
-// bytes. Before the head is known, and while local commits wait to be pushed,
-// nothing is said to be in git.
+// inGit tells whether the head already holds the entry's bytes.
 func (m *Mirror) inGit(e Entry) bool {
-	if !m.loaded || m.stale || m.repo.Unpushed() {
-		return false
-	}
 	path := PathOf(e.Key)
 	h, exists := m.repo.Lookup(path)
 	if !exists || h != digestOf(e) {

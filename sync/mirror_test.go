@@ -463,6 +463,25 @@ func TestRemoteDown(t *testing.T) {
 	w.git("-C", w.remote, "fsck", "--strict")
 }
 
+func TestRemoteTakesNoRefsOfOurs(t *testing.T) {
+	w := newWorld(t)
+	hook := "#!/bin/sh\ncase $1 in refs/crmirror/*) echo no such refs here; exit 1;; esac\n"
+	if err := os.WriteFile(filepath.Join(w.remote, "hooks", "update"), []byte(hook), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.put(widgetRange(0, 3)...)
+	w.start()
+	w.list(widgets, namespaceResource)
+	w.cycle()
+	w.change(widget(1), "2")
+	if report := w.cycle(); !report.Pushed {
+		t.Error("not pushed")
+	}
+	if got := w.file(PathOf(widget(1))); !strings.Contains(got, `"2"`) {
+		t.Errorf("the change did not arrive:\n%s", got)
+	}
+}
+
 func TestRemoteRecreatedEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.put(widgetRange(0, 5)...)
