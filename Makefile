@@ -54,7 +54,7 @@ fuzz: ## Run each fuzz test for FUZZTIME (default 10s)
 	@grep -rho --include='*_test.go' --with-filename '^func Fuzz[A-Za-z0-9_]*' cmd kube gitstore sync | \
 	while IFS=: read -r file function; do \
 		echo "fuzz $${function#func } in $$(dirname "$$file") for $(FUZZTIME)"; \
-		go test -run '^$$' -fuzz "^$${function#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+		go test -run '^$$' -fuzz "^$${function#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
 	done
 
 # --- Lint ---------------------------------------------------------------------

@@ -114,8 +114,11 @@ func TestNothingSurvivesSIGKILL(t *testing.T) {
 	_ = lab.Wait() // it says "killed"
 	eventually(t, "the end of all processes", func() bool { return len(processes(t, lab.dir)) == 0 })
 	eventually(t, "the end of all files", func() bool {
-		_, err := os.Stat(lab.dir)
-		return errors.Is(err, os.ErrNotExist)
+		entries, err := os.ReadDir(lab.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries) == 0
 	})
 }
 

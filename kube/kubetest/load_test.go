@@ -193,4 +193,3 @@ func get(t *testing.T, cluster *Cluster, resource, namespace, name string) *unst
 	}
 	return object
 }
-

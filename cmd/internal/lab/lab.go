@@ -26,7 +26,7 @@ const repository = "lab.git"
 // Options say what a lab has.
 type Options struct {
 	// Dir keeps everything, the file env included. Empty means a new temporary
-	// folder. Files of others in it are left alone.
+	// folder, which goes as a whole; in any other, files of others stay.
 	Dir string
 	// Load names folders of manifests for the first cluster.
 	Load []string
@@ -49,6 +49,7 @@ type Lab struct {
 	Loaded []*kubetest.Report
 
 	options Options
+	madeDir bool // the folder was not there before
 	reaper  *reaper.Reaper
 	stop    sync.Once
 	stopErr error
@@ -107,6 +108,9 @@ func (l *Lab) Stop() error {
 		}
 		// Last: it removes the files of all the others.
 		errs = append(errs, l.reaper.Close())
+		if l.madeDir {
+			_ = os.Remove(l.Dir) // it stays if somebody put something into it
+		}
 		l.stopErr = errors.Join(errs...)
 	})
 	return l.stopErr
@@ -138,20 +142,15 @@ func (l *Lab) prepareDir() error {
 	}
 	var ours []string
 	for _, name := range l.entries() {
-		ours = append(ours, filepath.Join(dir, name))
-	}
-	switch _, err := os.Stat(dir); {
-	case errors.Is(err, os.ErrNotExist):
-		ours = append(ours, dir)
-	case err != nil:
-		return fmt.Errorf("create folder of the lab: %w", err)
-	}
-	for _, path := range ours {
+		path := filepath.Join(dir, name)
 		if _, err := os.Lstat(path); err == nil {
 			return fmt.Errorf("start lab in %s: %s is there already, from a lab that runs or was kept; "+
-				"stop it, remove the folder, or give another --dir", dir, filepath.Base(path))
+				"stop it, remove the folder, or give another --dir", dir, name)
 		}
+		ours = append(ours, path)
 	}
+	_, err = os.Stat(dir)
+	l.madeDir = errors.Is(err, os.ErrNotExist)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create folder of the lab: %w", err)
 	}
