@@ -303,18 +303,17 @@ func TestEncodeRefuses(t *testing.T) {
 
 // TestWide encodes what indentation would blow up: it is written in flow style and read back.
 func TestWide(t *testing.T) {
-	list := make([]any, 330_000)
-	for i := range list {
-		list[i] = int64(0)
-	}
-	v := any(list)
-	for range 50 {
+	v := any(strings.Repeat("x\n", 300_000))
+	for range 60 {
 		v = map[string]any{"k": v}
 	}
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.io/v1", "kind": "W", "metadata": map[string]any{"name": "x"}, "spec": v}}
 	out, err := Encode(obj, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(out) > 2<<20 {
+		t.Errorf("%d bytes: not in flow style", len(out))
 	}
 	back, err := Decode(out)
 	if err != nil {

@@ -68,6 +68,7 @@ func TestJudge(t *testing.T) {
 		Select: []Rule{
 			{Resources: []string{"*.example.com"}, Namespaces: []string{"shop", "team-*"}, ExcludeNamespaces: []string{"team-x"}, SkipOwned: true},
 			{Resources: []string{"widgets.example.com"}, Names: []string{"a*"}, LabelSelector: "tier in (web)"},
+			{Resources: []string{"gadgets.example.com"}, Namespaces: []string{"*"}},
 			{Resources: []string{"*"}, ExcludeNamespaces: []string{"kube-*"}},
 		},
 		Exclude: []Rule{
@@ -95,15 +96,17 @@ func TestJudge(t *testing.T) {
 	}{
 		{"first rule", "widgets.example.com", object("shop", "x", "", false), "governed by select[0]"},
 		{"glob", "widgets.example.com", object("team-a", "x", "", false), "governed by select[0]"},
-		{"excluded namespace", "widgets.example.com", object("team-x", "x", "", false), "governed by select[2]"},
+		{"excluded namespace", "widgets.example.com", object("team-x", "x", "", false), "governed by select[3]"},
 		{"second rule", "widgets.example.com", object("other", "abc", "tier=web", false), "governed by select[1]"},
-		{"wrong label", "widgets.example.com", object("other", "abc", "tier=db", false), "governed by select[2]"},
-		{"cluster-scoped is in no namespace", "widgets.example.com", object("", "abc", "", false), "governed by select[2]"},
+		{"wrong label", "widgets.example.com", object("other", "abc", "tier=db", false), "governed by select[3]"},
+		{"cluster-scoped is in no namespace", "widgets.example.com", object("", "abc", "", false), "governed by select[3]"},
+		{"cluster-scoped is not in any namespace either", "gadgets.example.com", object("", "abc", "", false), "governed by select[3]"},
+		{"any namespace", "gadgets.example.com", object("other", "abc", "", false), "governed by select[2]"},
 		{"owned stays out, whatever follows", "widgets.example.com", object("shop", "x", "", true), "left out by skipOwned of select[0]: it has a controller owner"},
-		{"owned elsewhere", "widgets.example.com", object("other", "x", "", true), "governed by select[2]"},
+		{"owned elsewhere", "widgets.example.com", object("other", "x", "", true), "governed by select[3]"},
 		{"exclude by label", "widgets.example.com", object("shop", "x", "skip=yes", false), "left out by exclude[0]"},
 		{"exclude by name", "widgets.example.com", object("shop", "tmp-1", "", false), "left out by exclude[1]"},
-		{"exclude elsewhere", "widgets.example.com", object("other", "tmp-1", "", false), "governed by select[2]"},
+		{"exclude elsewhere", "widgets.example.com", object("other", "tmp-1", "", false), "governed by select[3]"},
 		{"nothing matches", "other.org.io", object("kube-system", "x", "", false), "no select rule matches"},
 	}
 	for _, tt := range tests {

@@ -191,6 +191,7 @@ func TestStyle(t *testing.T) {
 		{"block without final newline", map[string]any{"a": []any{"x\ny"}}, "a:\n- |-\n  x\n  y\n"},
 		{"block with more newlines", map[string]any{"a": "x\n\n", "b": "z"}, "a: |+\n  x\n\nb: z\n"},
 		{"lines with CR", map[string]any{"a": "x\r\n  y\r\n"}, "a: \"x\\r\\n\\\n  \\  y\\r\\n\"\n"},
+		{"a direction override is seen", map[string]any{"a": "x\u202ey\nz"}, "a: \"x\\u202Ey\\n\\\n  z\"\n"},
 		{"flags stay plain", map[string]any{"a": []any{"-c", "--v=2", "http://x:80/y#z", "25%", "10m"}}, "a:\n- -c\n- --v=2\n- http://x:80/y#z\n- 25%\n- 10m\n"},
 		{"words are quoted", map[string]any{"on": "off", "1": "1.2.3"}, "\"1\": \"1.2.3\"\n\"on\": \"off\"\n"},
 		{"scalar document", "x", "\"x\"\n"},

@@ -1,0 +1,5 @@
+//go:build !long
+
+package kube
+
+const maxCorpusFile = 150 << 10 // bytes
