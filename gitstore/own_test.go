@@ -66,7 +66,7 @@ func TestPersonsWorkSurvives(t *testing.T) {
 		{"a folder in the way", func(t *testing.T, dir string) {
 			remove(t, dir+"/p/a")
 			writeFile(t, dir+"/p/a/x", "x\n")
-		}, []Left{{Path: "p/a", Reason: "a folder or a symlink is in its place"}}, "D p/a\n?? p/a/", map[string]string{"p/a": "", "p/a/x": "x\n"}},
+		}, []Left{{Path: "p/a", Reason: "a folder or a symlink is in its place"}}, "D p/a", map[string]string{"p/a": "", "p/a/x": "x\n"}},
 		{"our folder became a symlink", func(t *testing.T, dir string) {
 			if err := os.Rename(dir+"/p", dir+"/q"); err != nil {
 				t.Fatal(err)
@@ -76,7 +76,8 @@ func TestPersonsWorkSurvives(t *testing.T) {
 			}
 		}, []Left{
 			{Path: "p/c", Reason: "a folder or a symlink is in its place"}, {Path: "p/a", Reason: "a folder or a symlink is in its place"}, {Path: "p/b", Reason: "a folder or a symlink is in its place"},
-		}, "D p/a\n D p/b\n?? p\n?? q/", nil},
+			{Path: "p/d", Reason: "a folder or a symlink is in its place"},
+		}, "D p/a\n D p/b\n D p/d\n?? p\n?? q/", nil},
 		{"an untracked file where ours comes", func(t *testing.T, dir string) { writeFile(t, dir+"/p/d", "theirs\n") },
 			[]Left{{Path: "p/d", Reason: "it has changes that are not committed"}}, "M p/d", map[string]string{"p/d": "theirs\n"}},
 		{"another branch", func(t *testing.T, dir string) { git(t, dir, "checkout", "-q", "-b", "feature") },

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -120,10 +121,16 @@ func serveSSH(conn net.Conn, config *ssh.ServerConfig) {
 			}
 			_ = r.Reply(true, nil)
 			cmd := exec.Command("sh", "-c", string(r.Payload[4:]))
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = channel, channel, channel.Stderr()
+			cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 			status := []byte{0, 0, 0, 0}
-			if cmd.Run() != nil {
+			// With channel as its Stdin, the command would not end before the client does.
+			if in, err := cmd.StdinPipe(); err != nil || cmd.Start() != nil {
 				status[3] = 1
+			} else {
+				go func() { _, _ = io.Copy(in, channel); _ = in.Close() }()
+				if cmd.Wait() != nil {
+					status[3] = 1
+				}
 			}
 			_, _ = channel.SendRequest("exit-status", false, status)
 			_ = channel.Close()

@@ -1,0 +1,152 @@
+package refs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+)
+
+func hash(c byte) object.Hash { return object.Sum(object.Blob, []byte{c}) }
+
+func newDir(t *testing.T) *Dir {
+	t.Helper()
+	dir := t.TempDir()
+	return &Dir{Git: dir, Common: dir, Wait: 5 * time.Millisecond}
+}
+
+// TestUpdateCompares: a ref moves only from what the caller saw.
+func TestUpdateCompares(t *testing.T) {
+	d := newDir(t)
+	const name = "refs/heads/a/b"
+	steps := []struct {
+		old, new object.Hash
+		want     error
+	}{
+		{hash('x'), hash('1'), ErrMoved}, // absent, not x
+		{object.Hash{}, hash('1'), nil},
+		{object.Hash{}, hash('2'), ErrMoved},
+		{hash('1'), hash('2'), nil},
+		{hash('1'), object.Hash{}, ErrMoved},
+		{hash('2'), object.Hash{}, nil},
+		{object.Hash{}, hash('3'), nil},
+	}
+	now := object.Hash{}
+	for i, s := range steps {
+		if err := d.Update(t.Context(), name, s.old, s.new); !errors.Is(err, s.want) {
+			t.Errorf("step %d: %v, want %v", i, err, s.want)
+		}
+		if s.want == nil {
+			now = s.new
+		}
+		if got, err := d.Read(name); err != nil || got != now {
+			t.Errorf("step %d: ref is %s, %v, want %s", i, got, err, now)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(d.Common, name+".lock")); err == nil {
+		t.Error("a lock was left")
+	}
+}
+
+// TestUpdateRace: of writers that saw the same value, exactly one wins.
+func TestUpdateRace(t *testing.T) {
+	d := newDir(t)
+	d.Wait = 10 * time.Second
+	const name = "refs/heads/main"
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won := 0
+	for i := range byte(8) {
+		wg.Go(func() {
+			err := d.Update(t.Context(), name, object.Hash{}, hash(i))
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if !errors.Is(err, ErrMoved) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 1 {
+		t.Errorf("%d writers won", won)
+	}
+}
+
+func TestLocked(t *testing.T) {
+	d := newDir(t)
+	const name = "refs/heads/main"
+	lock := filepath.Join(d.Common, name+".lock")
+	if err := os.MkdirAll(filepath.Dir(lock), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(lock, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := d.Update(t.Context(), name, object.Hash{}, hash('1'))
+	if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), lock) {
+		t.Errorf("Update: %v, want ErrLocked with the file", err)
+	}
+	if _, err := os.Stat(lock); err != nil {
+		t.Error("somebody else's lock is gone")
+	}
+}
+
+// TestPackedRefs: what git packed is read, moved and deleted, as git sees it.
+func TestPackedRefs(t *testing.T) {
+	run := func(dir string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	dir := t.TempDir()
+	run(dir, "init", "-q", "-b", "main")
+	run(dir, "commit", "-q", "--allow-empty", "-m", "x")
+	for _, name := range []string{"one", "two"} {
+		run(dir, "tag", "-a", "-m", "t", name)
+	}
+	run(dir, "pack-refs", "--all")
+	d := &Dir{Git: dir + "/.git", Common: dir + "/.git", Wait: time.Second}
+	head, err := d.Read("refs/heads/main")
+	if err != nil || head.String() != run(dir, "rev-parse", "main") {
+		t.Fatalf("main is %s, %v", head, err)
+	}
+	tag, err := d.Read("refs/tags/one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Update(t.Context(), "refs/tags/one", tag, object.Hash{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(dir, "tag"); got != "two" {
+		t.Errorf("tags: %q", got)
+	}
+	if err := d.Update(t.Context(), "refs/heads/main", object.Hash{}, head); !errors.Is(err, ErrMoved) {
+		t.Errorf("creating over a packed ref: %v", err)
+	}
+	run(dir, "fsck", "--strict")
+}
+
+func TestValidName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"refs/heads/main": true, "refs/crmirror/prod-eu1-0a/base": true, "refs/heads/a.b": true,
+		"main": false, "refs/heads/": false, "refs/heads/../x": false, "refs/heads/a..b": false, "refs/heads/.a": false,
+		"refs/heads/a.lock": false, "refs/heads/a b": false, "refs/heads/a~1": false, "refs/heads/a\n": false, "refs/heads/a.": false,
+	} {
+		if got := ValidName(name); got != want {
+			t.Errorf("ValidName(%q) = %v", name, got)
+		}
+	}
+}

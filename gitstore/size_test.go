@@ -1,0 +1,147 @@
+package gitstore
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// counter counts bytes.
+type counter int
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// flat opens a store with n files of 2 KB in one folder, pushed.
+func flat(tb testing.TB, bare string, n int) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), Options{URL: bare, Dir: filepath.Join(tb.TempDir(), "cache")})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := s.Fetch(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	edits := make([]Edit, n)
+	for i := range edits {
+		edits[i] = put(fmt.Sprintf("folder/file-%06d.yaml", i), text(i))
+	}
+	if _, err := s.Commit(tb.Context(), Commit{Edits: edits, Message: "all", When: when}); err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.Push(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// text is a file of about 2 KB that compresses as YAML does.
+func text(i int) string {
+	var b strings.Builder
+	for line := range 60 {
+		fmt.Fprintf(&b, "  field%02d: value-%d-of-%d\n", line, i*7919%100003, line)
+	}
+	return b.String()
+}
+
+// TestPushSizeFollowsChange: what a one-file commit sends does not depend on
+// how many files lie beside it.
+func TestPushSizeFollowsChange(t *testing.T) {
+	sizes := map[int]int{}
+	for _, n := range []int{100, 10000} {
+		bare := bareRepo(t)
+		s := flat(t, bare, n)
+		commit(t, s, "one", put("folder/file-000050.yaml", strings.Replace(text(50), "field30", "field99", 1)))
+		var sent counter
+		if err := s.unsent.write(io.Writer(&sent), s.db, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.unsent.list); got != 4 {
+			t.Errorf("%d files: %d objects sent, want blob, two trees and the commit", n, got)
+		}
+		sizes[n] = int(sent)
+		push(t, s)
+		git(t, bare, "fsck", "--strict")
+		if got := git(t, bare, "show", "main:folder/file-000050.yaml"); !strings.Contains(got, "field99") {
+			t.Errorf("the remote has not got the change")
+		}
+	}
+	if small, large := sizes[100], sizes[10000]; large > small*11/10 || large > 1000 {
+		t.Errorf("a push sends %d bytes from a folder of 100 files, %d from one of 10,000", small, large)
+	}
+}
+
+// TestUnsentPilesUp: many commits made while the remote was away go out in one
+// push, through chains of deltas.
+func TestUnsentPilesUp(t *testing.T) {
+	bare := bareRepo(t)
+	s := flat(t, bare, 200)
+	for i := range 120 {
+		commit(t, s, fmt.Sprint("commit ", i), put("folder/file-000007.yaml", fmt.Sprint(text(7), i, "\n")), put(fmt.Sprintf("more/%d", i%5), fmt.Sprint(i)))
+	}
+	push(t, s)
+	git(t, bare, "fsck", "--strict")
+	if got := git(t, bare, "rev-list", "--count", "main"); got != "121" {
+		t.Errorf("%s commits at the remote", got)
+	}
+}
+
+func BenchmarkCommitOneOf(b *testing.B) {
+	for _, n := range []int{10000, 100000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s, err := Open(b.Context(), Options{Dir: filepath.Join(b.TempDir(), "r")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					b.Error(err)
+				}
+			}()
+			edits := make([]Edit, n)
+			for i := range edits {
+				edits[i] = put(fmt.Sprintf("folder-%04d/file-%06d.yaml", i%1000, i), text(i))
+			}
+			if _, err := s.Commit(b.Context(), Commit{Edits: edits, Message: "all", When: when}); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				c := Commit{Edits: []Edit{put("folder-0500/file-000500.yaml", text(-i-1))}, Message: "one", When: when}
+				if _, err := s.Commit(b.Context(), c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkFirstCommit(b *testing.B) {
+	const n = 20000
+	edits := make([]Edit, n)
+	for i := range edits {
+		edits[i] = put(fmt.Sprintf("folder-%04d/file-%06d.yaml", i%1000, i), text(i))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := Open(b.Context(), Options{Dir: filepath.Join(b.TempDir(), "r")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := s.Commit(b.Context(), Commit{Edits: edits, Message: "all", When: when}); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
