@@ -36,6 +36,9 @@ type Options struct {
 	// PageSize is the number of objects asked for at once where the server cannot
 	// stream a listing. Zero means 500.
 	PageSize int64
+	// Listings is how many scopes may be listed at the same time: each holds some
+	// megabytes in buffers while the Sink is slow. Zero means 8.
+	Listings int
 	// RequestTimeout bounds each request that is not a watch. Zero means a minute.
 	RequestTimeout time.Duration
 	// RetryMin and RetryMax bound the waiting time after a failure, which doubles
@@ -53,6 +56,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.PageSize == 0 {
 		o.PageSize = 500
+	}
+	if o.Listings == 0 {
+		o.Listings = 8
 	}
 	for _, d := range []struct {
 		value *time.Duration
@@ -75,6 +81,12 @@ type Fleet struct {
 	discovery discovery.DiscoveryInterfaceWithContext
 	// wake tells the loop of Run that there may be something to start or stop.
 	wake chan struct{}
+	// slots are the listings that may run at the same time.
+	slots chan struct{}
+	// due is when the informers of a resource are to be restarted for its changed
+	// CRD; checked is when a resource that a rule names was last looked for. Only
+	// the loop of Run uses them.
+	due, checked map[schema.GroupResource]time.Time
 
 	mu sync.Mutex
 	// definitions are the CRDs that exist, by resource.
@@ -107,6 +119,9 @@ func New(options Options) (*Fleet, error) {
 	return &Fleet{
 		options: options, client: client, discovery: served,
 		wake:        make(chan struct{}, 1),
+		slots:       make(chan struct{}, options.Listings),
+		due:         map[schema.GroupResource]time.Time{},
+		checked:     map[schema.GroupResource]time.Time{},
 		definitions: map[schema.GroupResource]definition{},
 		kinds:       map[schema.GroupResource]*kind{},
 		changes:     1,

@@ -96,6 +96,7 @@ func (i *informer) listed(ctx context.Context, unsure error) {
 	listing := Listing{Has: i.has, Count: i.known.count(), Filtered: i.selector != "", Reborn: i.reborn}
 	i.reborn = false
 	i.tell(ctx, func(ctx context.Context) { i.sink.Listed(ctx, i.scope, listing) })
+	i.leave()
 	i.mu.Lock()
 	i.health.listed = true
 	streaming := i.health.streaming

@@ -39,12 +39,15 @@ type informer struct {
 	// uid that is not known is empty.
 	seen     func(context.Context, *unstructured.Unstructured)
 	vanished func(ctx context.Context, name string, uid types.UID)
+	// slots, where set, has room for the listings that may run.
+	slots chan struct{}
 	// changed is called when status would return something else.
 	changed func()
 
 	mu     sync.Mutex
 	health health
 	again  context.CancelCauseFunc // ends the attempt under way
+	inSlot bool                    // a listing under way takes a slot
 
 	started time.Time
 	cancel  context.CancelFunc
@@ -107,6 +110,7 @@ func (i *informer) run(ctx context.Context) {
 // going on at once is right.
 func (i *informer) attempt(ctx context.Context, reflector *cache.Reflector) error {
 	attempt, cancel := context.WithCancelCause(ctx)
+	defer i.leave()
 	defer cancel(nil)
 	i.mu.Lock()
 	i.again = cancel
@@ -127,6 +131,38 @@ func (i *informer) attempt(ctx context.Context, reflector *cache.Reflector) erro
 		i.failing(ctx, err)
 	}
 	return err
+}
+
+// admit waits until a listing may begin.
+func (i *informer) admit(ctx context.Context) error {
+	i.mu.Lock()
+	waits := i.slots != nil && !i.inSlot
+	i.mu.Unlock()
+	if !waits {
+		return ctx.Err()
+	}
+	select {
+	case i.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	i.mu.Lock()
+	i.inSlot = true
+	i.mu.Unlock()
+	if ctx.Err() != nil { // the attempt may be over: nobody else would leave
+		i.leave()
+	}
+	return ctx.Err()
+}
+
+// leave lets another listing begin.
+func (i *informer) leave() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.inSlot {
+		i.inSlot = false
+		<-i.slots
+	}
 }
 
 // backoff is how long to wait between attempts that fail in a row.

@@ -23,12 +23,8 @@ type kind struct {
 	reborn bool
 	// since is when the kind was lost, or looked for in vain.
 	since time.Time
-	// due is when the informers are to be restarted for a changed CRD; zero if not.
-	due time.Time
-	// unserved is why nothing runs for a resource that a rule names, and checked
-	// when it was last looked for.
+	// unserved is why nothing runs for a resource that a rule names.
 	unserved error
-	checked  time.Time
 
 	informers map[string]*informer // by namespace
 	known     map[string]*known    // by namespace; outlives the informers
@@ -92,6 +88,9 @@ func (f *Fleet) launch(ctx context.Context, k *kind, scopes []string, prepare fu
 			known: k.known[namespace], client: f.client.Resource(resource),
 			sink: f.options.Sink, log: f.options.Log, options: &f.options, changed: f.notify,
 			health: f.inherited(k.resource, namespace),
+		}
+		if !k.fixed {
+			i.slots = f.slots
 		}
 		prepare(i)
 		i.start(ctx)
@@ -164,6 +163,9 @@ func (f *Fleet) crdSeen(ctx context.Context, obj *unstructured.Unstructured) {
 		}
 	}
 	lost := k != nil && !k.gone && (d.terminating || k.uid != "" && k.uid != d.uid)
+	if lost {
+		k.gone, k.since = true, time.Now()
+	}
 	f.mu.Unlock()
 	if lost {
 		f.lose(ctx, k)
@@ -182,6 +184,9 @@ func (f *Fleet) crdVanished(ctx context.Context, name string, uid types.UID) {
 	}
 	k := f.kinds[resource]
 	lost := k != nil && !k.gone && k.uid != "" && (uid == "" || uid == k.uid)
+	if lost {
+		k.gone, k.since = true, time.Now()
+	}
 	f.mu.Unlock()
 	if lost {
 		f.lose(ctx, k)
@@ -189,15 +194,12 @@ func (f *Fleet) crdVanished(ctx context.Context, name string, uid types.UID) {
 	f.notify()
 }
 
-// lose tells that a kind is gone, then ends its informers.
+// lose tells that a kind, marked as gone, is, then ends its informers.
 //
 // Invariant: KindGone is told in the CRD informer's own call, before anything
 // waits, so that the deletions that the server sends for the objects of a
 // terminating CRD find it said (TestCRDDeletedWithObjects).
 func (f *Fleet) lose(ctx context.Context, k *kind) {
-	f.mu.Lock()
-	k.gone, k.since = true, time.Now()
-	f.mu.Unlock()
 	f.options.Sink.KindGone(ctx, k.resource)
 	f.mu.Lock()
 	k.told = true

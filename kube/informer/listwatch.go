@@ -82,7 +82,7 @@ func (s *source) Watch(options metav1.ListOptions) (watch.Interface, error) {
 func (s *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	s.listing.Lock()
 	defer s.listing.Unlock()
-	if err := ctx.Err(); err != nil {
+	if err := s.informer.admit(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.initialStreamErr(); err != nil && !listInstead(err) {
@@ -122,6 +122,11 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	options.LabelSelector = s.informer.selector
 	if initial && s.gaveUp() {
 		return nil, opaque{errStreamsBreak}
+	}
+	if initial {
+		if err := s.informer.admit(ctx); err != nil {
+			return nil, opaque{err}
+		}
 	}
 	opened, cancel, err := s.open(ctx, options)
 	if initial {

@@ -51,6 +51,7 @@ func (f *Fleet) loseUndefined(ctx context.Context) {
 	for _, k := range f.kinds {
 		d, ok := f.definitions[k.resource]
 		if k.uid != "" && !k.gone && (!ok || d.terminating || d.uid != k.uid) {
+			k.gone, k.since = true, time.Now()
 			undefined = append(undefined, k)
 		}
 	}
@@ -97,15 +98,16 @@ func (f *Fleet) restartWhenDue(ctx context.Context, k *kind, d definition) time.
 		f.mu.Unlock()
 	}
 	if k.version == d.version && k.generation == d.generation {
-		k.due = time.Time{}
+		delete(f.due, d.resource)
 		return idle
 	}
-	if k.due.IsZero() {
-		k.due = time.Now().Add(f.options.Settle)
+	if _, ok := f.due[d.resource]; !ok {
+		f.due[d.resource] = time.Now().Add(f.options.Settle)
 	}
-	if wait := time.Until(k.due); wait > 0 {
+	if wait := time.Until(f.due[d.resource]); wait > 0 {
 		return wait
 	}
+	delete(f.due, d.resource)
 	stopInformers(k.informers)
 	f.start(ctx, &kind{definition: d, known: k.known, reborn: k.reborn && !k.listed()})
 	return idle
@@ -164,7 +166,7 @@ func (f *Fleet) lookUpNamed(ctx context.Context) time.Duration {
 			continue
 		}
 		if k != nil {
-			if wait := time.Until(k.checked.Add(f.options.Recheck)); wait > 0 {
+			if wait := time.Until(f.checked[resource].Add(f.options.Recheck)); wait > 0 {
 				next = min(next, wait)
 				continue
 			}
@@ -193,11 +195,12 @@ func (k *kind) wanting() bool {
 // lookUp asks the server for one resource and starts it, or tells why it cannot.
 func (f *Fleet) lookUp(ctx context.Context, resource schema.GroupResource, k *kind) {
 	d, err := f.discover(ctx, resource)
+	f.checked[resource] = time.Now()
 	if ctx.Err() != nil {
 		return
 	}
 	if err == nil {
-		fresh := &kind{definition: d, checked: time.Now()}
+		fresh := &kind{definition: d}
 		if k != nil {
 			stopInformers(k.informers)
 			f.served(ctx, k)
@@ -207,7 +210,6 @@ func (f *Fleet) lookUp(ctx context.Context, resource schema.GroupResource, k *ki
 		return
 	}
 	if k != nil && k.unserved == nil {
-		k.checked = time.Now()
 		return // its informers tell that they fail
 	}
 	f.mu.Lock()
@@ -216,7 +218,7 @@ func (f *Fleet) lookUp(ctx context.Context, resource schema.GroupResource, k *ki
 		f.kinds[resource] = k
 	}
 	again := k.unserved != nil && signature(k.unserved) == signature(err)
-	k.checked, k.unserved = time.Now(), err
+	k.unserved = err
 	f.mu.Unlock()
 	if !again {
 		f.options.Sink.Failing(ctx, Scope{Resource: resource}, err)

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for something that must come.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // recorder is a Sink that writes down what it is told, as one line each.
 type recorder struct {
