@@ -7,12 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/informer"
 )
 
 // rederivations is how often in a row a cycle derives its commit anew because
@@ -185,109 +181,6 @@ func (m *Mirror) acknowledge(report *Report) {
 	}
 	clear(m.swept)
 	clear(m.unpushed)
-}
-
-// sweep compares the listings that completed since the last cycle with the
-// files in git: a file without an object becomes a candidate for deletion.
-func (m *Mirror) sweep(ctx context.Context) error {
-	sweeps, gone := m.inbox.takeSweeps()
-	m.checked = m.checked && !gone
-	if len(sweeps) == 0 && m.checked {
-		return nil
-	}
-	err := m.compare(ctx, sweeps)
-	if err != nil {
-		m.inbox.returnSweeps(sweeps)
-		return err
-	}
-	for scope := range sweeps {
-		m.swept[scope] = true
-	}
-	return nil
-}
-
-func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) error {
-	served, complete := m.servedResources()
-	lookOutside := !m.checked && complete
-	var missing []Entry
-	var unsure []string // cut paths: the content tells the key
-	visit := func(key kube.Key) {
-		if e, ok := m.missing(key, sweeps, served, lookOutside); ok {
-			missing = append(missing, e)
-		}
-	}
-	m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
-		key, cut, err := KeyOf(path)
-		switch {
-		case err != nil:
-		case cut:
-			unsure = append(unsure, path)
-		default:
-			visit(key)
-		}
-		return true
-	})
-	for _, path := range unsure {
-		key, err := m.keyAt(ctx, path)
-		if errors.Is(err, errNotOurs) {
-			m.strange[path] = Finding{Path: path, Text: err.Error()}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		visit(key)
-	}
-	for _, e := range missing {
-		if _, newer := m.pending[e.Key]; !newer {
-			m.pending[e.Key] = e
-		}
-	}
-	m.checked = m.checked || lookOutside
-	return nil
-}
-
-// missing tells whether the file of key stands for an object that a complete
-// listing did not show, and why that may be.
-func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served map[schema.GroupResource]bool, lookOutside bool) (Entry, bool) {
-	gr := key.GroupResource()
-	s, listed := sweeps[informer.Scope{Resource: gr}]
-	if !listed {
-		s, listed = sweeps[informer.Scope{Resource: gr, Namespace: key.Namespace}]
-	}
-	e := Entry{Key: key, Op: Absent, Reason: ReasonDeleted, Epoch: s.epoch}
-	switch {
-	case listed && s.listing.Has(key):
-		return e, false
-	case listed && s.listing.Reborn:
-		e.Reason = ReasonKindGone
-	case listed && m.marker != nil && m.marker.Adopted != nil:
-		e.Reason = ReasonAdopted
-	case listed:
-	case lookOutside && !served[gr]:
-		// A kind that the cluster does not serve, or that no rule selects;
-		// the judgement of the candidate tells which.
-		e.Reason = ReasonKindGone
-	default:
-		return e, false
-	}
-	return e, true
-}
-
-// servedResources returns the resources that informers watch, and whether all
-// that there are to watch are known.
-func (m *Mirror) servedResources() (served map[schema.GroupResource]bool, complete bool) {
-	served = map[schema.GroupResource]bool{}
-	discovered := false
-	for _, s := range m.cluster.Status() {
-		if s.Scope.Resource == crdResource && s.Phase == informer.PhaseSynced {
-			discovered = true
-		}
-		if s.Phase != informer.PhaseGone {
-			served[s.Scope.Resource] = true
-		}
-	}
-	return served, discovered && m.cluster.Synced()
 }
 
 // account fills in what the report tells of the whole, beyond this cycle.

@@ -54,6 +54,20 @@ func (m *Mirror) announceHeld(ctx context.Context, p *plan, now time.Time) error
 	return nil
 }
 
+// recallHeld learns what an earlier process held, so that a restart releases nothing.
+func (m *Mirror) recallHeld(ctx context.Context) {
+	commit := m.repo.Ref(m.refs.Held)
+	if commit.IsZero() {
+		return
+	}
+	set, err := readHeld(ctx, m.repo, commit)
+	if err != nil {
+		m.log.WithError(err).WithField("ref", m.refs.Held).Warn("held deletions of before cannot be read; they are judged anew")
+		return
+	}
+	m.held, m.heldDigest = set, set.Digest()
+}
+
 // approved returns the deletions that a person let through. An approval names
 // exactly one set; deletions held since are not in it.
 func (m *Mirror) approved(ctx context.Context) (map[kube.Key]bool, error) {

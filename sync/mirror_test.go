@@ -262,6 +262,38 @@ func TestGuardHoldsManyDeletions(t *testing.T) {
 	}
 }
 
+// Deletions that were held are not released by a restart or by a moment in which
+// the cluster does not answer, however few are left of them.
+func TestHeldStaysHeld(t *testing.T) {
+	w := newWorld(t)
+	w.put(widgetRange(0, 30)...)
+	w.start()
+	w.list(widgets, namespaceResource)
+	w.cycle()
+	w.remove(widgetRange(0, 12)...) // more than 30 %
+	if report := w.cycle(); len(report.Held) != 12 {
+		t.Fatalf("got %d held, want 12", len(report.Held))
+	}
+	w.put(widgetRange(2, 12)...) // most come back: two are far below the limits
+	for _, key := range widgetRange(2, 12) {
+		w.tell(key)
+	}
+	w.cluster.proofs[widgets] = errors.New("no answer")
+	w.cycle()
+	delete(w.cluster.proofs, widgets)
+	if report := w.cycle(); len(report.Held) != 2 {
+		t.Fatalf("after a moment without answers: got %d held, want 2", len(report.Held))
+	}
+	w.start()
+	w.list(widgets, namespaceResource)
+	if report := w.cycle(); len(report.Held) != 2 {
+		t.Fatalf("after a restart: got %d held, want 2", len(report.Held))
+	}
+	if got := len(w.names()); got != 31 {
+		t.Errorf("got %d files, want all 31", got)
+	}
+}
+
 func TestOtherClusterIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.put(widgetRange(0, 5)...)
