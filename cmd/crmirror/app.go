@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -146,6 +147,10 @@ func (a *app) clusterName() string {
 	return clean
 }
 
+// maxHold bounds how long listings keep a batch open: one that never ends must
+// not hold up the commits of everything else.
+const maxHold = 15 * time.Minute
+
 // session is one command's connection to a cluster and a repository.
 type session struct {
 	cfg    *config.Config
@@ -175,7 +180,7 @@ func (a *app) open(ctx context.Context, cfg *config.Config, logs io.Writer) (*se
 	if err := a.openStore(ctx, s); err != nil {
 		return nil, err
 	}
-	s.batch = sync.NewBatch(sync.BatchOptions{Quiet: cfg.Batch.Quiet, Max: cfg.Batch.Max, MaxObjects: cfg.Batch.MaxObjects})
+	s.batch = sync.NewBatch(sync.BatchOptions{Quiet: cfg.Batch.Quiet, Max: cfg.Batch.Max, MaxObjects: cfg.Batch.MaxObjects, MaxHold: maxHold})
 	s.inbox = sync.NewInbox(s.batch, s.log)
 	s.fleet, err = informer.New(informer.Options{
 		Config: conn, Rules: rules, Sink: s.inbox, Log: s.log,
@@ -239,7 +244,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 		return err
 	}
 	s.store = store
-	if store.Branch() == "" {
+	if repo.Branch == "" && store.Head().IsZero() {
 		// Our refs are named after the branch, so the remote has to say which is its default.
 		if err := store.Fetch(ctx); err != nil {
 			return errors.Join(err, store.Close())
