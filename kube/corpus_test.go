@@ -67,7 +67,7 @@ func documents(t *testing.T, content []byte) []*unstructured.Unstructured {
 	reader := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		doc, err := reader.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {

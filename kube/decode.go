@@ -76,13 +76,13 @@ func decodeYAML(content []byte) (any, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.SetStrict(true)
 	var raw any
-	if err := dec.Decode(&raw); err == io.EOF {
+	if err := dec.Decode(&raw); errors.Is(err, io.EOF) {
 		return nil, &SyntaxError{Msg: "is empty"}
 	} else if err != nil {
 		return nil, syntaxError(err)
 	}
 	var second any
-	if err := dec.Decode(&second); err != nil && err != io.EOF {
+	if err := dec.Decode(&second); err != nil && !errors.Is(err, io.EOF) {
 		return nil, syntaxError(err)
 	} else if err == nil {
 		return nil, &SyntaxError{Line: secondDocument(content), Msg: "a second document begins; want one object per file"}

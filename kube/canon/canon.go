@@ -50,28 +50,36 @@ var (
 // an error, and dst is then returned as it came. A nil map or list is null, as in JSON.
 // It does not modify v.
 func Append(dst []byte, v any) ([]byte, error) {
-	out, err := appendWith(dst, v, blockDepth)
-	if err == nil && len(out)-len(dst) > MaxBytes {
-		out, err = appendWith(dst, v, 0)
+	w := writer{out: dst, blockDepth: blockDepth, limit: len(dst) + MaxBytes}
+	w.document(v)
+	if w.full() && errors.Is(w.err, errFull) {
+		w = writer{out: dst}
+		w.document(v)
 	}
-	if err != nil {
-		return dst, err
+	if w.err != nil {
+		return dst, w.err
 	}
-	return out, nil
+	return w.out, nil
 }
 
-func appendWith(dst []byte, v any, blockDepth int) ([]byte, error) {
-	w := writer{out: dst, blockDepth: blockDepth}
-	w.document(v)
-	return w.out, w.err
-}
+// errFull means that block style takes more than MaxBytes.
+var errFull = errors.New("too large in block style")
 
 // writer appends to out until the first error.
 type writer struct {
 	out        []byte
 	keys       []string // of the maps being written, outermost first
-	blockDepth int
+	blockDepth int      // levels in block style; 0 writes all in flow style
+	limit      int      // length of out at which block style gives up
 	err        error
+}
+
+// full ends block style before it takes more memory than the result is worth.
+func (w *writer) full() bool {
+	if len(w.out) > w.limit {
+		w.fail(errFull)
+	}
+	return w.err != nil
 }
 
 func (w *writer) fail(err error) {
@@ -102,7 +110,7 @@ func (w *writer) document(v any) {
 func (w *writer) blockMap(m map[string]any, indent, depth int, inline bool) {
 	base := w.pushKeys(m)
 	for i := range len(m) {
-		if w.err != nil {
+		if w.full() {
 			return
 		}
 		key := w.keys[base+i]
@@ -144,7 +152,7 @@ func (w *writer) mapValue(v any, indent, depth int) {
 // blockList writes the items of a non-empty list with their dashes at an indent.
 func (w *writer) blockList(list []any, indent, depth int, inline bool) {
 	for i, v := range list {
-		if w.err != nil {
+		if w.full() {
 			return
 		}
 		if i > 0 || !inline {

@@ -48,6 +48,9 @@ func (w *writer) literal(s string, indent int) {
 		body = s[:len(s)-1]
 	}
 	for line := range strings.SplitSeq(body, "\n") {
+		if w.full() {
+			return
+		}
 		w.out = append(w.out, '\n')
 		if line != "" {
 			w.indent(indent)
@@ -92,6 +95,9 @@ func (w *writer) quotedLines(s string, indent int) {
 	}
 	w.out = append(w.out, '"')
 	for i, line := range strings.SplitAfter(s, "\n") {
+		if w.full() {
+			return
+		}
 		if i > 0 && line != "" {
 			w.out = append(w.out, '\\', '\n')
 			w.indent(indent)
