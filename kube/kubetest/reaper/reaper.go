@@ -17,6 +17,20 @@ import (
 	"syscall"
 )
 
+// started is a shell function that prints when a process started, in some unit,
+// and nothing if it has ended. A process keeps the time when it becomes another
+// program; one that got the id of an ended process has another time.
+const started = `
+started() {
+	if { read -r line <"/proc/$1/stat"; } 2>/dev/null; then
+		set -- ${line##*) }
+		[ "$1" = Z ] || echo "${20}"
+	elif [ ! -d /proc/self ]; then
+		ps -p "$1" -o lstart=
+	fi
+}
+`
+
 // script waits for the end of its standard input, then kills every process that
 // left its pid in $1/pids, and removes the folders named by its arguments.
 //
@@ -24,8 +38,12 @@ import (
 // dies before it has announced itself. It announces first and looks for the file
 // "open" second (see Wrap); we take "open" away first and look for announcements
 // second. Whichever comes first, one of the two sees the other.
-// TestChildDoesNotSurviveItsParent.
-const script = `
+// TestChildDoesNotSurviveItsParent, TestWrapperOfAClosedReaperRefuses.
+//
+// Invariant: no other process is killed. A process id is used again sooner or
+// later, so the start time must be the announced one.
+// TestReusedProcessIDIsLeftAlone.
+const script = started + `
 trap '' HUP INT TERM
 cat >/dev/null
 rm -f "$1/open"
@@ -34,7 +52,13 @@ while [ $tries -lt 50 ]; do
 	alive=
 	for file in "$1"/pids/*; do
 		[ -e "$file" ] || continue
-		if kill -9 "${file##*/}" 2>/dev/null; then alive=1; else rm -f "$file"; fi
+		pid="${file##*/}"
+		now="$(started "$pid")"
+		if [ -n "$now" ] && [ "$now" = "$(tail -n +2 "$file")" ]; then
+			kill -9 "$pid" && alive=1
+		else
+			rm -f "$file"
+		fi
 	done
 	[ -n "$alive" ] || break
 	sleep 0.1 2>/dev/null || sleep 1
@@ -93,8 +117,8 @@ func (r *Reaper) Wrap(binary string) (string, error) {
 	pids := quote(filepath.Join(r.dir, "pids"))
 	open := quote(filepath.Join(r.dir, "open"))
 	name := filepath.Base(binary)
-	text := "#!/bin/sh\n" +
-		"echo " + quote(name) + " > " + pids + "/$$ || exit 1\n" +
+	text := "#!/bin/sh\n" + started +
+		"{ echo " + quote(name) + "; started $$; } > " + pids + "/$$ || exit 1\n" +
 		"[ -e " + open + " ] || exit 1\n" +
 		"exec " + quote(binary) + " \"$@\"\n"
 	path := filepath.Join(r.dir, name)
@@ -116,7 +140,7 @@ func (r *Reaper) Forget(name string) error {
 		if err != nil {
 			return fmt.Errorf("forget %s: %w", name, err)
 		}
-		if strings.TrimSpace(string(content)) != name {
+		if first, _, _ := strings.Cut(string(content), "\n"); first != name {
 			continue
 		}
 		if err := os.Remove(file); err != nil {

@@ -117,32 +117,40 @@ func TestWrapperOfAClosedReaperRefuses(t *testing.T) {
 	}
 }
 
-func TestForgottenProcessIsLeftAlone(t *testing.T) {
-	r, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := exec.Command("sleep", "3600")
-	if err := child.Start(); err != nil {
+// The process of a wrapped binary has ended and its id is another's now: that
+// one is none of ours, whether we were told of the end or not.
+func TestReusedProcessIDIsLeftAlone(t *testing.T) {
+	other := exec.Command("sleep", "3600")
+	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
+		_ = other.Process.Kill()
+		_ = other.Wait()
 	})
-	// As if the pid of an ended process had been given to this one.
-	pidFile := filepath.Join(r.dir, "pids", strconv.Itoa(child.Process.Pid))
-	if err := os.WriteFile(pidFile, []byte("server\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Forget("server"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !running(child.Process.Pid) {
-		t.Error("the reaper killed a process that it was told to forget")
+	for _, forget := range []bool{true, false} {
+		r, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pidFile := filepath.Join(r.dir, "pids", strconv.Itoa(other.Process.Pid))
+		if err := os.WriteFile(pidFile, []byte("server\n123\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if forget {
+			if err := r.Forget("server"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(pidFile); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("announcement after Forget: got %v, want it gone", err)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !running(other.Process.Pid) {
+			t.Fatalf("after Forget: %t: the reaper killed a process that is not its own", forget)
+		}
 	}
 }
 
