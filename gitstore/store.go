@@ -195,6 +195,9 @@ func (s *Store) setLocal(name string, h Hash) {
 // Close lets go of the repository. It changes nothing in it.
 func (s *Store) Close() error {
 	var err error
+	if s.remote != nil {
+		s.remote.Close()
+	}
 	if s.db != nil {
 		err = s.db.Close()
 	}

@@ -68,11 +68,17 @@ func writeSend(p *pack.Writer, db *odb.DB, s send, thin bool) error {
 	if thin && s.delta != nil {
 		return p.AddDelta(s.hash, s.base, s.delta)
 	}
+	small := thin && s.kind == object.Blob && !s.base.IsZero() && db.Has(s.base)
+	if !small {
+		if t, size, deflated, ok := db.Compressed(s.hash); ok && t == s.kind {
+			return p.AddCompressed(t, s.hash, size, deflated)
+		}
+	}
 	_, content, err := db.Read(s.hash)
 	if err != nil {
 		return err
 	}
-	if thin && s.kind == object.Blob && !s.base.IsZero() && db.Has(s.base) {
+	if small {
 		_, base, err := db.Read(s.base)
 		if err != nil {
 			return err

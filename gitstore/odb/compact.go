@@ -216,7 +216,7 @@ func (m *merger) copy(w *pack.Writer, s source) error {
 		}
 		fallthrough
 	default:
-		deflated, err := s.p.Deflated(s.entry.Offset, raw, s.next, s.entry.CRC)
+		deflated, err := s.p.Deflated(s.entry, raw, s.next)
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (m *merger) copy(w *pack.Writer, s source) error {
 		}
 		return w.Add(t, h, content)
 	}
-	deflated, err := s.p.Deflated(s.entry.Offset, raw, s.next, s.entry.CRC)
+	deflated, err := s.p.Deflated(s.entry, raw, s.next)
 	if err != nil {
 		return err
 	}

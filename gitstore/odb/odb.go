@@ -182,10 +182,10 @@ func (db *DB) Read(h object.Hash) (object.Type, []byte, error) {
 
 // find looks through the packs and moves the one that has the object to the
 // front: neighbours in history lie in the same pack.
-func (db *DB) find(h object.Hash) (*pack.Pack, int64, bool, error) {
+func (db *DB) find(h object.Hash) (*pack.Pack, pack.Entry, bool, error) {
 	var damage error
 	for i, p := range db.packs {
-		offset, ok, err := p.Find(h)
+		e, ok, err := p.Find(h)
 		if err != nil {
 			damage = err
 			continue
@@ -193,16 +193,16 @@ func (db *DB) find(h object.Hash) (*pack.Pack, int64, bool, error) {
 		if ok {
 			copy(db.packs[1:i+1], db.packs[:i])
 			db.packs[0] = p
-			return p, offset, true, nil
+			return p, e, true, nil
 		}
 	}
-	return nil, 0, false, damage
+	return nil, pack.Entry{}, false, damage
 }
 
 func (db *DB) read(h object.Hash, depth int) (object.Type, []byte, error) {
-	p, offset, ok, err := db.find(h)
+	p, e, ok, err := db.find(h)
 	if ok {
-		return db.entry(p, offset, depth)
+		return db.entry(p, e.Offset, depth)
 	}
 	t, content, looseErr := db.readLoose(h)
 	if errors.Is(looseErr, ErrMissing) && err != nil {
@@ -255,6 +255,28 @@ func (db *DB) entry(p *pack.Pack, offset int64, depth int) (object.Type, []byte,
 		db.keep(baseKey{p, offset}, base{t, patched})
 	}
 	return t, patched, nil
+}
+
+// Compressed returns an object as it is stored, deflated; ok is false when it
+// is not stored whole in a pack, or not soundly.
+func (db *DB) Compressed(h object.Hash) (t object.Type, size int64, deflated []byte, ok bool) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	p, e, ok, err := db.find(h)
+	if !ok || err != nil {
+		return 0, 0, nil, false
+	}
+	db.limitOpen(p)
+	raw, err := p.Header(e.Offset)
+	if err != nil || raw.Type == object.OfsDelta || raw.Type == object.RefDelta {
+		return 0, 0, nil, false
+	}
+	next, err := p.Next(e.Offset)
+	if err != nil {
+		return 0, 0, nil, false
+	}
+	deflated, err = p.Deflated(e, raw, next)
+	return raw.Type, raw.Size, deflated, err == nil
 }
 
 func (db *DB) keep(k baseKey, b base) {

@@ -82,11 +82,11 @@ func TestWriterAndGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range contents {
-		offset, ok, err := p.Find(object.Sum(object.Blob, c))
+		e, ok, err := p.Find(object.Sum(object.Blob, c))
 		if err != nil || !ok {
 			t.Fatalf("Find: %v %v", ok, err)
 		}
-		raw, err := p.Header(offset)
+		raw, err := p.Header(e.Offset)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,8 +120,8 @@ func FuzzDelta(f *testing.F) {
 
 // TestLongCopies: runs longer than one instruction can name are split.
 func TestLongCopies(t *testing.T) {
-	base := bytes.Repeat([]byte("0123456789abcdef"), 3<<20) // 48 MB: longer than one copy can name
-	target := append(bytes.Clone(base[:20<<20]), base[20<<20+1:]...)
+	base := bytes.Repeat([]byte("0123456789abcdef"), 9<<17) // 18 MB: longer than one copy can name
+	target := append(bytes.Clone(base[:17<<20]), base[17<<20+1:]...)
 	delta, ok := Diff(base, target)
 	if !ok || len(delta) > 64 {
 		t.Fatalf("delta: %d bytes, %v", len(delta), ok)

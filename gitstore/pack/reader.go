@@ -3,15 +3,12 @@ package pack
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -42,6 +39,8 @@ type Pack struct {
 	count int
 	file  *os.File
 	size  int64
+	// offsets of all entries in order, while entries are copied out
+	offsets []int64
 }
 
 // Open returns the pack whose .pack file is at path. It checks nothing yet.
@@ -136,6 +135,7 @@ func (p *Pack) checkFile(f *os.File) error {
 func (p *Pack) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.offsets = nil
 	if p.file == nil {
 		return nil
 	}
@@ -154,12 +154,12 @@ func (p *Pack) Count() int {
 	return p.count
 }
 
-// Find returns where the object lies in the pack; ok is false when it is not there.
-func (p *Pack) Find(h object.Hash) (offset int64, ok bool, err error) {
+// Find returns the object's entry; ok is false when it is not in the pack.
+func (p *Pack) Find(h object.Hash) (e Entry, ok bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.load(); err != nil {
-		return 0, false, err
+		return e, false, err
 	}
 	lo := 0
 	if h[0] > 0 {
@@ -167,7 +167,7 @@ func (p *Pack) Find(h object.Hash) (offset int64, ok bool, err error) {
 	}
 	hi := p.fanout(int(h[0]))
 	if lo > hi || hi > p.count {
-		return 0, false, fmt.Errorf("%w: fan-out of %s", ErrDamaged, indexPath(p.path))
+		return e, false, fmt.Errorf("%w: fan-out of %s", ErrDamaged, indexPath(p.path))
 	}
 	names := p.index[indexHeaderLen+256*4:]
 	i := lo + sort.Search(hi-lo, func(i int) bool {
@@ -175,10 +175,19 @@ func (p *Pack) Find(h object.Hash) (offset int64, ok bool, err error) {
 		return bytes.Compare(names[at:at+20], h[:]) >= 0
 	})
 	if i == hi || !bytes.Equal(names[i*20:i*20+20], h[:]) {
-		return 0, false, nil
+		return e, false, nil
 	}
-	offset, err = p.offset(i)
-	return offset, err == nil, err
+	e, err = p.entry(i)
+	return e, err == nil, err
+}
+
+// entry returns the i-th object of the index.
+func (p *Pack) entry(i int) (e Entry, err error) {
+	names := p.index[indexHeaderLen+256*4:]
+	copy(e.Hash[:], names[i*20:])
+	e.CRC = binary.BigEndian.Uint32(names[p.count*20+i*4:])
+	e.Offset, err = p.offset(i)
+	return e, err
 }
 
 func (p *Pack) fanout(i int) int {
@@ -345,56 +354,4 @@ func (in *Inflater) inflate(size int64) ([]byte, error) {
 		return nil, errors.New("entry is longer than it says")
 	}
 	return out, nil
-}
-
-// Entries lists all objects of the pack by offset.
-func (p *Pack) Entries() ([]Entry, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.load(); err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, p.count)
-	names := p.index[indexHeaderLen+256*4:]
-	crcs := names[p.count*20:]
-	for i := range entries {
-		copy(entries[i].Hash[:], names[i*20:])
-		entries[i].CRC = binary.BigEndian.Uint32(crcs[i*4:])
-		var err error
-		if entries[i].Offset, err = p.offset(i); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Offset, b.Offset) })
-	return entries, nil
-}
-
-// Size is the length of the .pack file in bytes.
-func (p *Pack) Size() (int64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.load(); err != nil {
-		return 0, err
-	}
-	if err := p.openFile(); err != nil {
-		return 0, err
-	}
-	return p.size, nil
-}
-
-// Deflated returns an entry's bytes as they are stored, after its header, up
-// to the offset next where the following entry or the trailer begins. The
-// entry's checksum, crc, is verified.
-func (p *Pack) Deflated(offset int64, raw Raw, next int64, crc uint32) ([]byte, error) {
-	if next <= raw.data || next-offset > maxObject {
-		return nil, fmt.Errorf("%w: entry at %d of %s", ErrDamaged, offset, p.path)
-	}
-	b := make([]byte, next-offset)
-	if _, err := p.readAt(b, offset); err != nil {
-		return nil, err
-	}
-	if crc32.ChecksumIEEE(b) != crc {
-		return nil, fmt.Errorf("%w: checksum of the entry at %d of %s", ErrDamaged, offset, p.path)
-	}
-	return b[raw.data-offset:], nil
 }

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"bufio"
 	"encoding/binary"
 	"fmt"
 	"hash"
@@ -23,7 +22,7 @@ func Index(f *os.File) (index []byte, checksum object.Hash, err error) {
 		return nil, checksum, err
 	}
 	x := &indexer{
-		src:      &scanner{r: bufio.NewReaderSize(f, 1<<16), pack: sha1cd.New(), crc: crc32.NewIEEE()},
+		src:      &scanner{r: f, buf: make([]byte, 1<<16), pack: sha1cd.New(), crc: crc32.NewIEEE()},
 		sum:      sha1cd.New(),
 		byOffset: map[int64]int32{},
 		byHash:   map[object.Hash]int32{},
@@ -41,56 +40,81 @@ func Index(f *os.File) (index []byte, checksum object.Hash, err error) {
 	return EncodeIndex(x.entries, x.checksum), x.checksum, nil
 }
 
-// scanner reads a pack byte by byte, so that inflating takes not one byte
-// more than the entry has, and sums what it reads.
+// scanner reads a pack through a buffer of its own, byte by byte where zlib
+// asks for bytes, so that inflating takes not one more than the entry has. It
+// sums what was taken, in runs.
 type scanner struct {
-	r    *bufio.Reader
-	at   int64
-	pack hash.Hash
-	crc  hash.Hash32
-	one  [1]byte
+	r        io.Reader
+	buf      []byte
+	pos, end int   // what is left in buf
+	summed   int   // up to where buf went into the sums
+	base     int64 // offset of buf[0] in the pack
+	pack     hash.Hash
+	crc      hash.Hash32
+}
+
+func (s *scanner) at() int64 { return s.base + int64(s.pos) }
+
+// sum takes into the sums what was read since the last time.
+func (s *scanner) sum() {
+	s.pack.Write(s.buf[s.summed:s.pos])
+	s.crc.Write(s.buf[s.summed:s.pos])
+	s.summed = s.pos
+}
+
+// fill makes n bytes available, fewer at the end of the file.
+func (s *scanner) fill(n int) error {
+	if s.end-s.pos >= n {
+		return nil
+	}
+	s.sum()
+	s.base += int64(s.pos)
+	s.end = copy(s.buf, s.buf[s.pos:s.end])
+	s.pos, s.summed = 0, 0
+	read, err := io.ReadAtLeast(s.r, s.buf[s.end:], n-s.end)
+	s.end += read
+	return err
 }
 
 func (s *scanner) ReadByte() (byte, error) {
-	b, err := s.r.ReadByte()
-	if err != nil {
-		return 0, err
+	if s.pos == s.end {
+		if err := s.fill(1); err != nil {
+			return 0, err
+		}
 	}
-	s.one[0] = b
-	s.took(s.one[:])
-	return b, nil
+	s.pos++
+	return s.buf[s.pos-1], nil
 }
 
 func (s *scanner) Read(b []byte) (int, error) {
-	n, err := s.r.Read(b)
-	s.took(b[:n])
-	return n, err
-}
-
-func (s *scanner) took(b []byte) {
-	s.at += int64(len(b))
-	s.pack.Write(b)
-	s.crc.Write(b)
+	if s.pos == s.end {
+		if err := s.fill(1); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, s.buf[s.pos:s.end])
+	s.pos += n
+	return n, nil
 }
 
 // next reads an entry's header.
 func (s *scanner) next() (Raw, error) {
-	start := s.at
+	s.sum()
 	s.crc.Reset()
-	peek, err := s.r.Peek(64)
-	if err != nil && err != io.EOF {
+	if err := s.fill(maxHeader); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return Raw{}, err
 	}
-	raw, used, ok := parseHeader(peek, start)
+	raw, used, ok := parseHeader(s.buf[s.pos:s.end], s.at())
 	if !ok {
-		return Raw{}, fmt.Errorf("%w: entry at %d", ErrDamaged, start)
+		return Raw{}, fmt.Errorf("%w: entry at %d", ErrDamaged, s.at())
 	}
-	if _, err := io.CopyN(io.Discard, s, int64(used)); err != nil {
-		return Raw{}, err
-	}
-	raw.data = s.at
+	s.pos += used
+	raw.data = s.at()
 	return raw, nil
 }
+
+// maxHeader is more than an entry's header can have, bytes.
+const maxHeader = 64
 
 type indexer struct {
 	src      *scanner
@@ -120,16 +144,17 @@ func (x *indexer) scan() error {
 			return err
 		}
 	}
+	x.src.sum()
 	x.src.pack.Sum(x.checksum[:0])
 	var trailer object.Hash
-	if _, err := io.ReadFull(x.src.r, trailer[:]); err != nil || trailer != x.checksum {
+	if _, err := io.ReadFull(x.src, trailer[:]); err != nil || trailer != x.checksum {
 		return fmt.Errorf("%w: checksum", ErrDamaged)
 	}
 	return nil
 }
 
 func (x *indexer) scanEntry(i int32) error {
-	offset := x.src.at
+	offset := x.src.at()
 	raw, err := x.src.next()
 	if err != nil {
 		return err
@@ -139,6 +164,7 @@ func (x *indexer) scanEntry(i int32) error {
 	if err != nil {
 		return fmt.Errorf("%w: entry at %d: %w", ErrDamaged, offset, err)
 	}
+	x.src.sum()
 	e := Entry{Offset: offset, CRC: x.src.crc.Sum32()}
 	x.byOffset[offset] = i
 	switch raw.Type {

@@ -22,7 +22,8 @@ type httpLink struct {
 	base    *url.URL // of the repository; a redirect of the GET moves it
 	service string
 	auth    func(*http.Request)
-	bodies  []io.Closer
+	bodies  []io.ReadCloser
+	dropped bool // the last answer is not wanted
 }
 
 func (r *Remote) openHTTP(service string) (link, error) {
@@ -43,13 +44,31 @@ func (r *Remote) openHTTP(service string) (link, error) {
 // errRedirect stops a redirect that would carry credentials elsewhere.
 var errRedirect = errors.New("redirected to another host; put the new address into the configuration")
 
+// httpClient returns a client that trusts what CAFile says now. It is kept, and
+// its connections with it, until the file changes.
 func (r *Remote) httpClient() (*http.Client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	var pem []byte
 	if r.auth.CAFile != "" {
-		pem, err := os.ReadFile(r.auth.CAFile)
-		if err != nil {
+		var err error
+		if pem, err = os.ReadFile(r.auth.CAFile); err != nil {
 			return nil, fmt.Errorf("read CA file: %w", err)
 		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client != nil && bytes.Equal(pem, r.pem) {
+		return r.client, nil
+	}
+	client, err := r.newClient(pem)
+	if err == nil {
+		r.client, r.pem = client, pem
+	}
+	return client, err
+}
+
+func (r *Remote) newClient(pem []byte) (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if pem != nil {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
 			pool = x509.NewCertPool()
@@ -59,7 +78,6 @@ func (r *Remote) httpClient() (*http.Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
-	transport.DisableKeepAlives = false
 	return &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) >= 5 {
 			return errors.New("too many redirects")
@@ -250,16 +268,20 @@ func statusError(res *http.Response) error {
 	return fmt.Errorf("%w: the server answers %s%s", ErrUnreachable, res.Status, said)
 }
 
-func (l *httpLink) abandon() {} // closing the body does it
+func (l *httpLink) abandon() { l.dropped = true }
 
 func (l *httpLink) words() string { return "" }
 
 func (l *httpLink) close() error {
 	var err error
 	for _, b := range l.bodies {
+		// A connection whose answer was read to its end is used again; the
+		// rest of a small one is worth reading for that.
+		if !l.dropped {
+			_, _ = io.CopyN(io.Discard, b, 4096)
+		}
 		err = errors.Join(err, b.Close())
 	}
 	l.bodies = nil
-	l.client.CloseIdleConnections()
 	return err
 }

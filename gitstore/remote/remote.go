@@ -1,6 +1,6 @@
 // Package remote speaks git's wire protocol with a server: list refs, fetch a
-// pack, push a pack. It holds no state between two calls and re-reads
-// credentials at each.
+// pack, push a pack. Between two calls it keeps idle connections
+// and nothing else; credentials are read at each.
 package remote
 
 import (
@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -43,6 +45,19 @@ type Remote struct {
 	shown   string
 	auth    Auth
 	timeout time.Duration
+
+	mu     sync.Mutex
+	client *http.Client
+	pem    []byte // the CA certificates that client trusts
+}
+
+// Close closes idle connections.
+func (r *Remote) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client != nil {
+		r.client.CloseIdleConnections()
+	}
 }
 
 // New returns the remote at a URL: ssh://, git@host:path, http(s)://, file://
