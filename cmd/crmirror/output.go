@@ -70,7 +70,7 @@ func findingsOf(r *sync.Report) []finding {
 		add(key.String(), "its deletion could not be proven now: "+err.Error())
 	}
 	for _, left := range r.Left {
-		add(left.Path, "left as it is in the worktree: "+left.Reason)
+		add(cmp.Or(left.Path, "worktree"), "left as it is: "+left.Reason)
 	}
 	slices.SortFunc(out, func(a, b finding) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Text, b.Text)) })
 	return out

@@ -74,7 +74,7 @@ func rootCommand(env environment) *cobra.Command {
 It finds the cluster as kubectl does.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          usageArgs(onlyCommands),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -97,6 +97,20 @@ func commandName(arg0 string) string {
 		return "kubectl crmirror"
 	}
 	return "crmirror"
+}
+
+// onlyCommands refuses an argument where a command was to come, and names those
+// that may have been meant.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q", cmd.CommandPath()+" "+args[0])
+	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += fmt.Sprintf(" (did you mean %q?)", strings.Join(near, ", "))
+	}
+	return errors.New(text)
 }
 
 // usageArgs lets a wrong number of arguments end with the exit code for usage.
