@@ -25,11 +25,21 @@ func (s *Store) openCache(ctx context.Context) error {
 		return err
 	}
 	s.layout = cacheLayout(s.opts)
+	s.remote.SpoolDir = s.opts.Dir
 	if err := os.MkdirAll(s.opts.Dir, 0o777); err != nil {
 		return fmt.Errorf("create cache: %w", err)
 	}
 	if err := s.acquire(filepath.Join(s.opts.Dir, "lock")); err != nil {
 		return err
+	}
+	left, err := filepath.Glob(filepath.Join(s.opts.Dir, "tmp_push_*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range left {
+		if err := os.Remove(file); err != nil {
+			return fmt.Errorf("clean cache: %w", err)
+		}
 	}
 	fresh, err := s.layout.absent()
 	if err != nil {

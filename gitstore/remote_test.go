@@ -2,6 +2,9 @@ package gitstore
 
 import (
 	"errors"
+	"fmt"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -308,5 +311,63 @@ func TestRefs(t *testing.T) {
 	}
 	if got := git(t, bare, "rev-parse", "main"); got != before {
 		t.Errorf("the branch moved although base could not")
+	}
+}
+
+// TestLargePushHTTP: a first push larger than what is buffered, and a clone
+// that leaves contents at the server until they are read.
+func TestLargePushHTTP(t *testing.T) {
+	bare := bareRepo(t)
+	git(t, bare, "config", "uploadpack.allowFilter", "true")
+	git(t, bare, "config", "uploadpack.allowReachableSHA1InWant", "true")
+	o := Options{Dir: filepath.Join(t.TempDir(), "cache")}
+	o.URL, o.Auth.TokenFile = serveHTTP(t, bare)
+	s := open(t, o)
+	fetch(t, s)
+	noise := make([]byte, 5<<20)
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(noise) // never fails
+	var edits []Edit
+	for i := range 100 {
+		edits = append(edits, put(fmt.Sprintf("d%d/f%d", i%10, i), string(noise[i<<15:(i+1)<<15])))
+	}
+	commit(t, s, "large", edits...)
+	push(t, s)
+	git(t, bare, "fsck", "--strict")
+	if left := globAll(t, o.Dir, "tmp_*"); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+
+	o.Dir = filepath.Join(t.TempDir(), "partial")
+	partial := open(t, o)
+	fetch(t, partial)
+	h, ok := partial.Lookup("d3/f3")
+	if !ok || partial.db.Has(h) {
+		t.Fatalf("a clone without contents: found %v, content here %v", ok, partial.db.Has(h))
+	}
+	content, err := partial.Read(t.Context(), h)
+	if err != nil || string(content) != string(noise[3<<15:4<<15]) {
+		t.Fatalf("Read: %d bytes, %v", len(content), err)
+	}
+	var rest []Hash
+	partial.Walk("d4", func(_ string, h Hash, _ filemode.FileMode) bool {
+		rest = append(rest, h)
+		return true
+	})
+	if err := partial.Prefetch(t.Context(), rest); err != nil || len(rest) != 10 || !partial.db.Has(rest[9]) {
+		t.Errorf("Prefetch of %d: %v", len(rest), err)
+	}
+	if _, err := partial.Read(t.Context(), BlobHash([]byte("nowhere"))); !errors.Is(err, ErrMissing) {
+		t.Errorf("Read of what is nowhere: %v", err)
+	}
+	commit(t, partial, "small", put("d3/f3", "changed\n"), Edit{Path: "d4/f4", Delete: true})
+	push(t, partial)
+	git(t, bare, "fsck", "--strict")
+	if got := git(t, bare, "show", "main:d3/f3"); got != "changed" {
+		t.Errorf("d3/f3 is %q", got)
+	}
+	// The first one catches up over what it has.
+	fetch(t, s)
+	if s.Head() != partial.Head() {
+		t.Errorf("head %s, want %s", s.Head(), partial.Head())
 	}
 }

@@ -15,18 +15,21 @@ import (
 	"strings"
 )
 
-// httpLink is smart HTTP: a GET for the refs, a POST for the rest. The POST's
-// body is streamed, so a large first push is not held in memory.
+// httpLink is smart HTTP: a GET for the refs, a POST for the rest. A large POST
+// is spooled to a file, so a first push is not held in memory.
 type httpLink struct {
 	client  *http.Client
 	base    *url.URL // of the repository; a redirect of the GET moves it
 	service string
 	auth    func(*http.Request)
-	bodies  []io.ReadCloser
-	dropped bool // the last answer is not wanted
+	idle    *idle
+	// spoolDir is where large requests are kept while they are sent
+	spoolDir string
+	bodies   []io.ReadCloser
+	dropped  bool // the last answer is not wanted
 }
 
-func (r *Remote) openHTTP(service string) (link, error) {
+func (r *Remote) openHTTP(service string, watch *idle) (link, error) {
 	client, err := r.httpClient()
 	if err != nil {
 		return nil, err
@@ -38,7 +41,7 @@ func (r *Remote) openHTTP(service string) (link, error) {
 	base := *r.url
 	base.User = nil
 	base.Path = strings.TrimSuffix(base.Path, "/")
-	return &httpLink{client: client, base: &base, service: service, auth: auth}, nil
+	return &httpLink{client: client, base: &base, service: service, auth: auth, idle: watch, spoolDir: r.SpoolDir}, nil
 }
 
 // errRedirect stops a redirect that would carry credentials elsewhere.
@@ -174,57 +177,31 @@ func (l *httpLink) discover(ctx context.Context) (io.Reader, error) {
 	return res.Body, nil
 }
 
-func (l *httpLink) exchange(ctx context.Context, body func(io.Writer) error) (io.Reader, error) {
+func (l *httpLink) exchange(ctx context.Context, body func(io.Writer) error) (_ io.Reader, err error) {
+	request := &spool{dir: l.spoolDir}
+	defer func() { err = errors.Join(err, request.close()) }()
+	if err := body(request); err != nil {
+		return nil, err
+	}
+	if err := request.flush(); err != nil {
+		return nil, &localError{err}
+	}
 	u := *l.base
 	u.Path += "/" + l.service
-	in, out := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := body(out)
-		wrote <- err
-		_ = out.CloseWithError(err) // never fails
-	}()
-	// What fits into one buffer gets a Content-Length: some servers and
-	// proxies dislike chunked requests, and most pushes are small.
-	head := make([]byte, bufferedRequest)
-	n, err := io.ReadFull(in, head)
-	var reader io.Reader = bytes.NewReader(head[:n])
-	length := int64(n)
-	switch {
-	case err == nil:
-		reader, length = io.MultiReader(reader, in), -1
-	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, <-wrote
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), reader)
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), ignoreClosed(<-wrote))
-	}
-	req.ContentLength = length
-	req.Header.Set("Content-Type", "application/x-"+l.service+"-request")
-	req.Header.Set("Accept", "application/x-"+l.service+"-result")
-	res, err := l.do(req)
-	closeErr := in.Close()
-	if writeErr := ignoreClosed(<-wrote); writeErr != nil {
-		return nil, writeErr
-	}
+	reader := l.idle.reader(request.reader())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), io.NopCloser(reader))
 	if err != nil {
 		return nil, err
 	}
-	return res.Body, closeErr
-}
-
-// bufferedRequest is the size up to which a request is sent with its length,
-// bytes: what git itself buffers (http.postBuffer).
-const bufferedRequest = 1 << 20
-
-// ignoreClosed drops the error of writing to a request that the server has
-// answered already: the answer says more.
-func ignoreClosed(err error) error {
-	if errors.Is(err, io.ErrClosedPipe) {
-		return nil
+	req.ContentLength = request.size
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(l.idle.reader(request.reader())), nil }
+	req.Header.Set("Content-Type", "application/x-"+l.service+"-request")
+	req.Header.Set("Accept", "application/x-"+l.service+"-result")
+	res, err := l.do(req)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return res.Body, nil
 }
 
 func (l *httpLink) do(req *http.Request) (*http.Response, error) {

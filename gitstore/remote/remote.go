@@ -41,6 +41,10 @@ type Auth struct {
 
 // Remote is a repository at a URL.
 type Remote struct {
+	// SpoolDir is where a large push over http is kept while it is sent, as
+	// tmp_push_*; empty takes the system's folder for temporary files.
+	SpoolDir string
+
 	url     *url.URL
 	shown   string
 	auth    Auth
@@ -152,14 +156,14 @@ type link interface {
 	close() error
 }
 
-func (r *Remote) dial(ctx context.Context, service string) (link, error) {
+func (r *Remote) dial(ctx context.Context, service string, watch *idle) (link, error) {
 	switch r.url.Scheme {
 	case "ssh":
 		return r.dialSSH(ctx, service)
 	case "file":
 		return r.startLocal(ctx, service)
 	}
-	return r.openHTTP(service)
+	return r.openHTTP(service, watch)
 }
 
 // explain turns what went wrong into one of this package's errors and names

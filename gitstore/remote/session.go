@@ -43,7 +43,7 @@ func (r *Remote) Open(ctx context.Context) (*Session, error) {
 
 func (r *Remote) open(ctx context.Context, service string) (*Session, error) {
 	ctx, watch := watchIdle(ctx, r.timeout)
-	l, err := r.dial(ctx, service)
+	l, err := r.dial(ctx, service, watch)
 	if err != nil {
 		defer watch.end()
 		return nil, r.explain(ctx, nil, err)
