@@ -16,7 +16,7 @@ const manyPaths = 256
 // DiffPaths returns the paths of the fields that differ between two files, sorted:
 // `spec.containers[web].image`, `metadata.annotations["x.io/seen"]`. List items
 // are told apart by their names when all have one and no two the same, else by
-// their index. nil stands for no object. Where there are more than max paths (zero means
+// their index; a list of plain values is one field. nil stands for no object. Where there are more than max paths (zero means
 // no limit), parents take the place of their children.
 func DiffPaths(old, new []byte, max int) ([]string, error) {
 	a, err := decodeOrNil(old)
@@ -83,15 +83,32 @@ func (d *differ) keyed(a, b map[string]any, at []string, step func(key string) s
 		x, inA := a[key]
 		y, inB := b[key]
 		path := append(at, step(key))
-		if inA && inB {
+		switch {
+		case inA && inB:
 			d.values(x, y, path)
-		} else {
+		case isTags(path):
+			// The first label says more than that there are labels now.
+			from, _ := x.(map[string]any)
+			to, _ := y.(map[string]any)
+			d.maps(from, to, path)
+		default:
 			d.paths = append(d.paths, slices.Clone(path))
 		}
 	}
 }
 
+// isTags tells whether a path is that of an object's labels or annotations.
+func isTags(path []string) bool {
+	return len(path) == 2 && path[0] == ".metadata" && (path[1] == ".labels" || path[1] == ".annotations")
+}
+
 func (d *differ) lists(a, b []any, at []string) {
+	if plainValues(a) && plainValues(b) {
+		if !equalValues(a, b) {
+			d.paths = append(d.paths, slices.Clone(at))
+		}
+		return
+	}
 	x, okA := byName(a)
 	y, okB := byName(b)
 	if okA && okB {
@@ -110,6 +127,17 @@ func (d *differ) lists(a, b []any, at []string) {
 			d.paths = append(d.paths, slices.Clone(path))
 		}
 	}
+}
+
+// plainValues tells whether no item of a list is a map or a list.
+func plainValues(list []any) bool {
+	return !slices.ContainsFunc(list, func(v any) bool {
+		switch v.(type) {
+		case map[string]any, []any:
+			return true
+		}
+		return false
+	})
 }
 
 // byName returns the items of a list by their names, and false when one has no name

@@ -25,6 +25,7 @@ func TestDiffPaths(t *testing.T) {
 		{"items by name", "c: [{name: a, v: 1}, {name: b, v: 1}]", "c: [{name: b, v: 2}, {name: a, v: 1}, {name: c}]", 0, []string{"c[b].v", "c[c]"}},
 		{"only the order", "c: [{name: a}, {name: b}]", "c: [{name: b}, {name: a}]", 0, []string{"c"}},
 		{"items by index", "c: [{name: a}, {name: a}, 3]", "c: [{name: a}, {name: b}, 3, 4]", 0, []string{"c[1].name", "c[3]"}},
+		{"a list of plain values", "c: [a, b]", "c: [a, x, y]", 0, []string{"c"}},
 		{"names that cannot be shown", `c: [{name: "a\nb", v: 1}]`, `c: [{name: "a\nb", v: 2}]`, 0, []string{"c[0].v"}},
 		{"redacted names", `c: [{name: "crmirror-redacted:v1:0", v: 1}]`, `c: [{name: "crmirror-redacted:v1:0", v: 2}]`, 0, []string{"c[0].v"}},
 		{"a key with a newline", `x: {"a\n\nTrailer: b": 1, c: 1}`, `x: {"a\n\nTrailer: b": 2, c: 1}`, 0, []string{`x["a\n\nTrailer: b"]`}},
@@ -45,6 +46,13 @@ func TestDiffPaths(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+	labelled := strings.Replace(head, "metadata:", "metadata:\n  labels: {a: b}", 1)
+	for _, pair := range [][2]string{{head, labelled}, {labelled, head}} {
+		got, err := DiffPaths([]byte(pair[0]), []byte(pair[1]), 0)
+		if err != nil || !cmp.Equal(got, []string{"metadata.labels.a"}) {
+			t.Errorf("the first or last label: got %q, %v, want the label", got, err)
+		}
 	}
 	if got, err := DiffPaths(nil, []byte(head), 0); err != nil || !cmp.Equal(got, []string{"apiVersion", "kind", "metadata"}) {
 		t.Errorf("from nothing: %q, %v", got, err)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/kube"
@@ -127,22 +127,23 @@ func (m *Mirror) governed(key kube.Key, content []byte) (bool, error) {
 	case m.follows(key):
 		return true, nil
 	}
-	rules, selected := m.opts.Rules.Resource(gr, m.custom(gr))
-	if !selected {
-		return false, nil
-	}
-	_, ok := rules.Governs(obj)
+	_, ok := m.ruleOf(obj, gr)
 	return ok, nil
 }
 
-// custom tells whether a resource is a custom one, also when the cluster does
-// not serve it any more: its CRD lies in git then, or its group tells.
-func (m *Mirror) custom(gr schema.GroupResource) bool {
+// ruleOf returns the rule that governs an object as it lies in git. Whether its
+// resource is a custom one its CRD tells, which lies in git too; without one,
+// the group does.
+func (m *Mirror) ruleOf(obj *unstructured.Unstructured, gr schema.GroupResource) (*kube.Rule, bool) {
 	crd := kube.Key{Group: crdResource.Group, Resource: crdResource.Resource, Name: gr.String()}
-	if _, ok := m.repo.Lookup(PathOf(crd)); ok {
-		return true
+	if _, ok := m.repo.Lookup(PathOf(crd)); !ok {
+		return m.opts.Rules.Governs(obj, gr)
 	}
-	return strings.Contains(gr.Group, ".") && !strings.HasSuffix(gr.Group, ".k8s.io")
+	rules, selected := m.opts.Rules.Resource(gr, true)
+	if !selected {
+		return nil, false
+	}
+	return rules.Governs(obj)
 }
 
 // named tells whether a rule names a built-in resource, so that it is mirrored

@@ -143,8 +143,7 @@ func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) error {
 	if err != nil {
 		return err
 	}
-	rules, _ := m.opts.Rules.Resource(key.GroupResource(), m.custom(key.GroupResource()))
-	rule, ok := rules.Governs(obj)
+	rule, ok := m.ruleOf(obj, key.GroupResource())
 	if !ok {
 		return nil // an orphan keeps the shape it has
 	}

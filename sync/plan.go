@@ -50,10 +50,11 @@ func (m *Mirror) plan(ctx context.Context, now time.Time) (*plan, error) {
 			if err != nil {
 				return nil, err
 			}
+			// What needs nothing done here stays pending all the same, until the
+			// push: the file may be missing only in a local commit, and the
+			// remote still have it (TestRemoteDown).
 			if ok {
 				candidates = append(candidates, c)
-			} else {
-				delete(m.pending, key)
 			}
 		}
 	}
