@@ -46,7 +46,7 @@ func (s *Store) attachWorktree() error {
 // markBehind notes, in a person's repository, the commit that the worktree is
 // at, unless it lags already. A cache's worktree needs no note: its index
 // tells what it holds.
-func (s *Store) markBehind() error {
+func (s *Store) markBehind(ctx context.Context) error {
 	if s.layout.work == "" || !s.layout.own {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *Store) markBehind() error {
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
-	lock, err := refs.Lock(context.Background(), file, s.opts.LockWait)
+	lock, err := refs.Lock(ctx, file, s.opts.LockWait)
 	if err != nil {
 		return err
 	}

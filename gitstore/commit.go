@@ -72,7 +72,7 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 	if err := s.db.Write(d.objects); err != nil {
 		return Hash{}, fmt.Errorf("commit: %w", err)
 	}
-	if err := s.markBehind(); err != nil {
+	if err := s.markBehind(ctx); err != nil {
 		return Hash{}, fmt.Errorf("commit: %w", err)
 	}
 	err = s.refs.Update(ctx, branchRef(s.branch), s.head, d.commit)

@@ -108,7 +108,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 			return err
 		}
 		if result.Common {
-			return s.writeShallow(result)
+			return s.writeShallow(ctx, result)
 		}
 		// The remote knows nothing of what we have: it was rewritten or
 		// recreated, and its whole history may be large.
@@ -121,7 +121,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 	if err != nil {
 		return err
 	}
-	return s.writeShallow(result)
+	return s.writeShallow(ctx, result)
 }
 
 // reget fetches everything as if nothing were here.
@@ -218,7 +218,7 @@ func (s *Store) readShallow() ([]Hash, error) {
 
 // writeShallow notes where history now ends. It goes before the refs move:
 // without it git would miss the parents.
-func (s *Store) writeShallow(result remote.FetchResult) error {
+func (s *Store) writeShallow(ctx context.Context, result remote.FetchResult) error {
 	if len(result.Shallow) == 0 && len(result.Unshallow) == 0 {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (s *Store) writeShallow(result remote.FetchResult) error {
 	if len(set) == 0 {
 		return os.Remove(file) // git takes the file's being there for shallowness
 	}
-	lock, err := refs.Lock(context.Background(), file, s.opts.LockWait)
+	lock, err := refs.Lock(ctx, file, s.opts.LockWait)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,8 @@ type Options struct {
 	Auth     Auth
 	// Author is who commits are by; empty fields take "crmirror" and "crmirror@localhost".
 	Author Identity
-	// Timeout bounds each network operation; zero means 2m.
+	// Timeout is how long the remote may be silent within a network operation;
+	// zero means 2m. What moves bytes may take longer.
 	Timeout time.Duration
 	// LockWait bounds how long another git process's lock is waited for; zero means 10s.
 	LockWait time.Duration

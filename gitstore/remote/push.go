@@ -1,0 +1,177 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+
+	"github.com/crmirror/crmirror/gitstore/object"
+)
+
+// Command moves one ref at the remote from what it was last known to be; a
+// zero Old creates, a zero New deletes.
+type Command struct {
+	Ref      string
+	Old, New object.Hash
+}
+
+// PushRequest is one push: refs and the objects they need.
+type PushRequest struct {
+	Commands []Command
+	Atomic   bool // all refs or none; needs the server's capability
+	// Pack writes the pack of new objects; thin says that the server takes
+	// deltas against what it has. nil when only refs are deleted.
+	Pack func(w io.Writer, thin bool) error
+}
+
+// Push connects and pushes in one session.
+//
+// Invariant: every command carries the expected old value, and the server
+// refuses one that is stale: nothing of another writer is ever overwritten.
+// Test: TestPushDiverged.
+func (r *Remote) Push(ctx context.Context, req PushRequest) error {
+	s, err := r.open(ctx, receivePack)
+	if err != nil {
+		return err
+	}
+	defer s.idle.end()
+	err = s.push(req)
+	closeErr := s.link.close()
+	if err == nil {
+		err = closeErr
+	}
+	return r.explain(s.ctx, s.link, err)
+}
+
+func (s *Session) push(req PushRequest) error {
+	commands, err := s.pending(req.Commands)
+	if err != nil || len(commands) == 0 {
+		return err
+	}
+	up := packp.NewReferenceUpdateRequest()
+	for _, c := range []capability.Capability{capability.ReportStatus, capability.Sideband64k, capability.Quiet} {
+		if s.Refs.Can(c) {
+			_ = up.Capabilities.Set(c)
+		}
+	}
+	if req.Atomic && s.Refs.Can(capability.Atomic) {
+		_ = up.Capabilities.Set(capability.Atomic)
+	}
+	sends := false
+	for _, c := range commands {
+		up.Commands = append(up.Commands, &packp.Command{Name: plumbing.ReferenceName(c.Ref), Old: c.Old, New: c.New})
+		sends = sends || !c.New.IsZero()
+	}
+	out, err := s.exchange(func(w io.Writer) error {
+		if err := up.Encode(w); err != nil {
+			return err
+		}
+		if !sends || req.Pack == nil {
+			return nil
+		}
+		return req.Pack(w, !s.Refs.Can("no-thin"))
+	})
+	if err != nil {
+		return err
+	}
+	return s.report(out, up.Capabilities, commands)
+}
+
+// pending drops the commands that are done already (an earlier push whose
+// answer got lost) and finds those that are stale before anything is sent.
+func (s *Session) pending(commands []Command) ([]Command, error) {
+	var rest []Command
+	for _, c := range commands {
+		switch s.Refs.Hashes[c.Ref] {
+		case c.New:
+		case c.Old:
+			rest = append(rest, c)
+		default:
+			return nil, fmt.Errorf("%w: %s is at %s, expected %s", ErrDiverged, c.Ref, shown(s.Refs.Hashes[c.Ref]), shown(c.Old))
+		}
+	}
+	return rest, nil
+}
+
+func shown(h object.Hash) string {
+	if h.IsZero() {
+		return "nothing"
+	}
+	return h.String()[:10]
+}
+
+// report reads the server's verdict on each ref.
+func (s *Session) report(out io.Reader, caps *capability.List, commands []Command) error {
+	if !caps.Supports(capability.ReportStatus) {
+		_, err := io.Copy(io.Discard, out)
+		return err
+	}
+	var progress bytes.Buffer
+	if caps.Supports(capability.Sideband64k) {
+		demux := sideband.NewDemuxer(sideband.Sideband64k, out)
+		demux.Progress = &progress
+		out = demux
+	}
+	status := packp.NewReportStatus()
+	err := status.Decode(out)
+	words := strings.TrimSpace(progress.String())
+	if w := s.link.words(); w != "" {
+		words = strings.TrimSpace(words + "\n" + w)
+	}
+	if err != nil {
+		return fmt.Errorf("read push report: %w", withWords(err, words))
+	}
+	if status.UnpackStatus != "ok" {
+		return &RefusedError{Ref: commands[0].Ref, Reason: "unpack: " + status.UnpackStatus, Words: words}
+	}
+	for _, c := range status.CommandStatuses {
+		if c.Status == "ok" || c.Status == "atomic push failure" || c.Status == "atomic transaction failed" {
+			continue // of an atomic push, the ref that is at fault says more
+		}
+		return verdict(string(c.ReferenceName), c.Status, words)
+	}
+	if err := status.Error(); err != nil {
+		// All that failed is the transaction; only the words say why.
+		if movedWords(words) {
+			return fmt.Errorf("%w: %s", ErrDiverged, words)
+		}
+		return &RefusedError{Ref: commands[0].Ref, Reason: err.Error(), Words: words}
+	}
+	return nil
+}
+
+func withWords(err error, words string) error {
+	if words == "" {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, words)
+}
+
+// verdict tells a ref that moved from one that the server does not want moved.
+// Servers have words for it, no codes: git's receive-pack "failed to update
+// ref" and "fetch first", JGit's "lock error", "non-fast-forward".
+func verdict(ref, status, words string) error {
+	if movedWords(status) {
+		return fmt.Errorf("%w: %s: %s", ErrDiverged, ref, status)
+	}
+	return &RefusedError{Ref: ref, Reason: status, Words: words}
+}
+
+func movedWords(s string) bool {
+	for _, w := range []string{
+		"failed to update ref", "fetch first", "non-fast-forward", "stale info", "but expected", "already exists", "failed to lock",
+		"cannot lock ref", "incorrect old value", "lock error",
+	} {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
