@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/gitstore/gittest"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
 )
@@ -459,18 +460,17 @@ func TestAnotherWriter(t *testing.T) {
 
 func TestRemoteDown(t *testing.T) {
 	w := newWorld(t)
+	server, err := gittest.NewHTTP(filepath.Dir(w.remote), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	w.url = server.URL(filepath.Base(w.remote))
 	w.put(widgetRange(0, 5)...)
 	w.start()
 	w.list(widgets, namespaceResource)
 	w.cycle()
-	away := w.remote + ".away"
-	move := func(from, to string) {
-		t.Helper()
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	move(w.remote, away)
+	server.Off()
 	for n := range 3 {
 		w.change(widget(1), fmt.Sprint("down", n))
 		if _, err := w.tryCycle(); err == nil {
@@ -483,7 +483,9 @@ func TestRemoteDown(t *testing.T) {
 			t.Fatalf("got %v with %d waiting; want an error and both changes kept", err, report.Waiting)
 		}
 	}
-	move(away, w.remote)
+	if err := server.On(); err != nil {
+		t.Fatal(err)
+	}
 	report := w.cycle()
 	if report.Waiting != 0 {
 		t.Errorf("got %d waiting after the push, want 0", report.Waiting)

@@ -31,6 +31,7 @@ type world struct {
 	t       *testing.T
 	cluster *fakeCluster
 	remote  string // bare repository
+	url     string // of it, for the agent
 	rules   kube.Selection
 	guard   Limits
 	now     time.Time
@@ -53,6 +54,7 @@ func newWorld(t *testing.T) *world {
 		now:     time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC),
 		logs:    &bytes.Buffer{},
 	}
+	w.url = "file://" + w.remote
 	w.git("init", "--quiet", "--bare", "--initial-branch=main", w.remote)
 	return w
 }
@@ -71,7 +73,7 @@ func (w *world) start() {
 	w.cluster.rules = rules
 	refs := Refs("lab", "main", "clusters/lab")
 	w.store, err = gitstore.Open(w.t.Context(), gitstore.Options{
-		URL: "file://" + w.remote, Dir: w.t.TempDir(), Branch: "main", Path: "clusters/lab", Refs: refs.All(),
+		URL: w.url, Dir: w.t.TempDir(), Branch: "main", Path: "clusters/lab", Refs: refs.All(),
 		Author: gitstore.Identity{Name: "crmirror", Email: "crmirror@example.com"}, Log: log,
 	})
 	if err != nil {
