@@ -124,6 +124,9 @@ func (a *agent) terminate() int {
 		return -1
 	}
 	code := a.cmd.ProcessState.ExitCode()
+	if status, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		code = exitInterrupted // it had only just been started
+	}
 	a.cmd = nil
 	return code
 }
