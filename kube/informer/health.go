@@ -64,7 +64,6 @@ func (i *informer) failing(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	err = cause(err)
 	i.mu.Lock()
 	early := apierrors.IsNotFound(err) && i.health.phase == PhaseListing && time.Since(i.started) < unservedGrace
 	text := signature(err)

@@ -128,7 +128,7 @@ func (i *informer) attempt(ctx context.Context, reflector *cache.Reflector) erro
 	case err == nil && time.Since(began) < i.options.RetryMax:
 		return errors.New("watch ended early")
 	case err != nil && !stale(err):
-		i.failing(ctx, err)
+		i.failing(ctx, cause(err))
 	}
 	return err
 }
@@ -222,7 +222,7 @@ func (i *informer) confirm(ctx context.Context, id types.NamespacedName) (Absenc
 	case errors.Is(err, ErrNotFound):
 		return Deleted, nil
 	case err != nil:
-		return 0, fmt.Errorf("look up %s: %w", i.key(id.Namespace, id.Name), err)
+		return 0, fmt.Errorf("look up %s: %w", i.key(id.Namespace, id.Name), cause(err))
 	}
 	if _, ok := i.governs(live); ok {
 		return 0, nil

@@ -194,18 +194,19 @@ func (f *Fleet) crdVanished(ctx context.Context, name string, uid types.UID) {
 	f.notify()
 }
 
-// lose tells that a kind, marked as gone, is, then ends its informers.
+// lose ends the informers of a kind that is marked as gone, and tells that it is.
 //
-// Invariant: KindGone is told in the CRD informer's own call, before anything
-// waits, so that the deletions that the server sends for the objects of a
-// terminating CRD find it said (TestCRDDeletedWithObjects).
+// Invariant: this happens in the CRD informer's own call, before anything else, and
+// KindGone is the last that is told of the kind: deletions that the server sends
+// for the objects of a terminating CRD come before it, or never. Those before it
+// are what Proven is for (TestCRDDeletedWithObjects).
 func (f *Fleet) lose(ctx context.Context, k *kind) {
-	f.options.Sink.KindGone(ctx, k.resource)
 	f.mu.Lock()
-	k.told = true
 	informers := k.informers
 	f.mu.Unlock()
-	for _, i := range informers {
-		i.cancel()
-	}
+	stopInformers(informers)
+	f.options.Sink.KindGone(ctx, k.resource)
+	f.mu.Lock()
+	k.told, k.informers = true, nil
+	f.mu.Unlock()
 }

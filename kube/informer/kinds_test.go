@@ -128,6 +128,36 @@ func TestVersionSwitch(t *testing.T) {
 	}
 }
 
+// TestNewDefaults covers a CRD that changes what the server returns of objects that
+// did not change.
+func TestNewDefaults(t *testing.T) {
+	server := kubetest.Shared(t)
+	c := connect(t, server.Config)
+	w := c.install("defaults.test.dev")
+	w.create("default", "a")
+	told := newRecorder()
+	run(t, options(server.Config, selecting(t, w.name()), told))
+
+	mark := told.mark()
+	definition, err := c.crds().Get(t.Context(), w.name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := definition.Object["spec"].(map[string]any)["versions"].([]any)
+	schema := versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	schema["properties"] = map[string]any{"spec": map[string]any{
+		"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+		"properties": map[string]any{"color": map[string]any{"type": "string", "default": "red"}},
+	}}
+	if _, err := c.crds().Update(t.Context(), definition, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	told.wait(t, mark, "listed "+w.name())
+	if got := string(told.state(w.key("default", "a")).Content); !strings.Contains(got, "color: red") {
+		t.Errorf("the new default is not told:\n%s", got)
+	}
+}
+
 func TestNamedResources(t *testing.T) {
 	server := kubetest.Shared(t)
 	c := connect(t, server.Config)

@@ -142,7 +142,7 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	case stale(err):
 		return nil, err // the Reflector lists again
 	default:
-		s.informer.failing(ctx, err)
+		s.informer.failing(ctx, cause(err))
 		if initial {
 			err = opaque{err}
 		}

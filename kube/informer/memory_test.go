@@ -118,6 +118,31 @@ func TestReplaceTellsWhatVanished(t *testing.T) {
 	}
 }
 
+func TestListingSlots(t *testing.T) {
+	slots := make(chan struct{}, 1)
+	first, second := &informer{slots: slots}, &informer{slots: slots}
+	if err := first.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.admit(t.Context()); err != nil {
+		t.Errorf("a listing that has its slot is not admitted again: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := second.admit(ended); err == nil {
+		t.Error("two listings run, one is allowed")
+	}
+	first.leave()
+	first.leave() // also when a failed attempt ends
+	if err := second.admit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	second.leave()
+	if err := second.admit(ended); err == nil || len(slots) != 0 {
+		t.Errorf("an attempt that is over was admitted, or keeps a slot: %v, %d", err, len(slots))
+	}
+}
+
 // TestUnheardAbsence covers a deletion whose telling the end of the informer cut
 // short: it is told again by the next one.
 func TestUnheardAbsence(t *testing.T) {

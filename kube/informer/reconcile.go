@@ -36,7 +36,6 @@ func (f *Fleet) reconcile(ctx context.Context) time.Duration {
 		next = min(next, f.follow(ctx, d))
 	}
 	next = min(next, f.lookUpNamed(ctx))
-	f.clearGone()
 	f.mu.Lock()
 	f.planned = changes
 	f.mu.Unlock()
@@ -108,8 +107,11 @@ func (f *Fleet) restartWhenDue(ctx context.Context, k *kind, d definition) time.
 		return wait
 	}
 	delete(f.due, d.resource)
-	stopInformers(k.informers)
-	f.start(ctx, &kind{definition: d, known: k.known, reborn: k.reborn && !k.listed()})
+	f.mu.Lock()
+	informers, listed := k.informers, k.listed()
+	f.mu.Unlock()
+	stopInformers(informers)
+	f.start(ctx, &kind{definition: d, known: k.known, reborn: k.reborn && !listed})
 	return idle
 }
 
@@ -133,24 +135,6 @@ func stopInformers(informers map[string]*informer) {
 	}
 }
 
-// clearGone drops the informers of kinds that are gone, once they have ended.
-func (f *Fleet) clearGone() {
-	var ended []*kind
-	f.mu.Lock()
-	for _, k := range f.kinds {
-		if k.gone && k.told && k.informers != nil {
-			ended = append(ended, k)
-		}
-	}
-	f.mu.Unlock()
-	for _, k := range ended {
-		stopInformers(k.informers)
-		f.mu.Lock()
-		k.informers = nil
-		f.mu.Unlock()
-	}
-}
-
 // lookUpNamed starts what rules name and no CRD defines: built-ins, and the
 // resources of aggregated servers. It returns when to look again for those that
 // no server serves.
@@ -160,9 +144,9 @@ func (f *Fleet) lookUpNamed(ctx context.Context) time.Duration {
 		f.mu.Lock()
 		k := f.kinds[resource]
 		_, custom := f.definitions[resource]
+		wanted := k == nil || k.wanting()
 		f.mu.Unlock()
-		_, selected := f.options.Rules.Resource(resource, false)
-		if custom || !selected || k != nil && !k.wanting() {
+		if _, selected := f.options.Rules.Resource(resource, false); custom || !selected || !wanted {
 			continue
 		}
 		if k != nil {
@@ -213,6 +197,10 @@ func (f *Fleet) lookUp(ctx context.Context, resource schema.GroupResource, k *ki
 		return // its informers tell that they fail
 	}
 	f.mu.Lock()
+	if k == nil && f.kinds[resource] != nil { // its CRD came meanwhile
+		f.mu.Unlock()
+		return
+	}
 	if k == nil {
 		k = &kind{definition: definition{resource: resource}, since: time.Now()}
 		f.kinds[resource] = k

@@ -94,8 +94,8 @@ type Sink interface {
 	// latter is told of every unselected object that is seen, mirrored before
 	// or not.
 	Absent(ctx context.Context, key kube.Key, absence Absence)
-	// Listing tells that a listing of the scope begins. It may be told again before
-	// Listed when a listing breaks off.
+	// Listing tells that a listing of the scope begins. One that breaks off is not
+	// told of, except by Failing when the error is a new one: Listing is told again.
 	Listing(ctx context.Context, scope Scope)
 	// Listed tells that a listing is complete: every selected object of the scope
 	// has been told by Changed or Refused, every one that has vanished by Absent.
@@ -106,7 +106,8 @@ type Sink interface {
 	// Recovered tells that a scope that was failing is complete and watched again.
 	Recovered(ctx context.Context, scope Scope)
 	// KindGone tells that the CRD of a resource is terminating, deleted or replaced.
-	// Absences of its objects are no proof of anything from here on, and a few may
-	// have been told just before: ask Fleet.Proven before acting on any.
+	// Nothing more is told of its objects, unless the CRD comes back: then there is a
+	// new listing, which is Reborn. Absences told just before are no proof: ask
+	// Fleet.Proven before acting on any.
 	KindGone(ctx context.Context, resource schema.GroupResource)
 }
