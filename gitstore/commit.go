@@ -172,10 +172,10 @@ func (s *Store) DeriveBase(ctx context.Context, ref string, edits []Edit, messag
 	if h := s.local[ref]; !h.IsZero() {
 		root, _, err := s.commitTree(h)
 		if err != nil {
-			return Hash{}, fmt.Errorf("derive %s: %w", ref, err)
+			return Hash{}, s.distrust(fmt.Errorf("derive %s: %w", ref, err))
 		}
 		if on, err = tree.Load(s.db.Read, root, s.tree); err != nil {
-			return Hash{}, fmt.Errorf("derive %s: %w", ref, err)
+			return Hash{}, s.distrust(fmt.Errorf("derive %s: %w", ref, err))
 		}
 	}
 	d, err := s.derive(on, edits, nil, message, when)
@@ -195,7 +195,7 @@ func (s *Store) moveBase(ctx context.Context, ref string, d *derived, message st
 	if was := s.local[ref]; !was.IsZero() {
 		root, old, err := s.commitTree(was)
 		if err != nil {
-			return Hash{}, fmt.Errorf("move %s: %w", ref, err)
+			return Hash{}, s.distrust(fmt.Errorf("move %s: %w", ref, err))
 		}
 		if root == d.tree.Hash() && slices.Equal(old, parents) {
 			return was, nil
