@@ -118,7 +118,7 @@ func Patch(base, delta []byte) ([]byte, error) {
 		return nil, errBadDelta
 	}
 	delta = delta[n:]
-	out := make([]byte, 0, size)
+	out := make([]byte, 0, min(size, 64<<20)) // a lying size must not take all memory
 	for len(delta) > 0 {
 		op := delta[0]
 		delta = delta[1:]
