@@ -239,8 +239,10 @@ func (p *people) checkBase() {
 	if got, want := p.git("rev-parse", ref+":"+soakPath), p.git("rev-parse", branch+":"+soakPath); got != want {
 		p.t.Errorf("tree of %s below %s: got %s, want the branch's %s", ref, soakPath, got, want)
 	}
-	if got := p.git("ls-tree", "-r", "--name-only", ref, "--", ":!"+soakPath); got != "" {
-		p.t.Errorf("%s holds files outside %s:\n%s", ref, soakPath, got)
+	for path := range p.foreignIn(ref) {
+		if !strings.HasPrefix(path, soakPath+"/") {
+			p.t.Errorf("%s holds a file outside %s: %s", ref, soakPath, path)
+		}
 	}
 	p.git("merge-base", "--is-ancestor", ref+"^", branch)
 }
