@@ -12,7 +12,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 
-	"github.com/crmirror/crmirror/gitstore/refs"
 	"github.com/crmirror/crmirror/gitstore/tree"
 	"github.com/crmirror/crmirror/gitstore/worktree"
 )
@@ -54,7 +53,7 @@ func (s *Store) markBehind(ctx context.Context) error {
 	if _, err := os.Stat(file); err == nil {
 		return nil
 	}
-	lock, err := refs.Lock(ctx, file, s.opts.LockWait)
+	lock, err := s.refs.Locks.Lock(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -73,7 +72,7 @@ func (s *Store) UpdateWorktree(ctx context.Context) ([]Left, error) {
 	if s.layout.work == "" || s.branch == "" {
 		return nil, nil
 	}
-	w := &worktree.Worktree{Dir: s.layout.work, Git: s.layout.git, Wait: s.opts.LockWait, Ours: !s.layout.own}
+	w := &worktree.Worktree{Dir: s.layout.work, Git: s.layout.git, Locks: s.refs.Locks, Ours: !s.layout.own}
 	if !s.layout.own {
 		return nil, s.updateCacheWorktree(ctx, w)
 	}

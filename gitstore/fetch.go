@@ -16,7 +16,6 @@ import (
 
 	"github.com/crmirror/crmirror/gitstore/odb"
 	"github.com/crmirror/crmirror/gitstore/pack"
-	"github.com/crmirror/crmirror/gitstore/refs"
 	"github.com/crmirror/crmirror/gitstore/remote"
 )
 
@@ -237,7 +236,7 @@ func (s *Store) writeShallow(ctx context.Context, result remote.FetchResult) err
 	if len(set) == 0 {
 		return os.Remove(file) // git takes the file's being there for shallowness
 	}
-	lock, err := refs.Lock(ctx, file, s.opts.LockWait)
+	lock, err := s.refs.Locks.Lock(ctx, file)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,10 @@ func (s *Store) openOwn(ctx context.Context) error {
 	if err := s.attach(); err != nil {
 		return s.ownDamage(err)
 	}
+	// What a killed crmirror left locked is its own to unlock; git's is not.
+	if err := s.refs.Locks.Sweep(l.git, l.common); err != nil {
+		return fmt.Errorf("open repository %s: remove locks of a killed crmirror: %w", s.opts.Dir, err)
+	}
 	if err := s.readOwn(ctx); err != nil {
 		return err
 	}

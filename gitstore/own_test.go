@@ -164,6 +164,28 @@ func TestKilledBeforeWorktree(t *testing.T) {
 	}
 }
 
+// TestKilledWithLocks: killed while it held git's locks; the next start frees
+// them, and a person's stay.
+func TestKilledWithLocks(t *testing.T) {
+	dir, s := ownRepo(t)
+	for _, name := range []string{"index", "refs/heads/main", behindFile} {
+		if _, err := s.refs.Locks.Lock(t.Context(), filepath.Join(dir, ".git", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, Options{Dir: dir, Path: "p"})
+	commit(t, s, "again", put("a", "2\n"))
+	if left := update(t, s); left != nil {
+		t.Errorf("left: %v", left)
+	}
+	if got := git(t, dir, "status", "--porcelain"); got != "" {
+		t.Errorf("git status: %s", got)
+	}
+}
+
 // TestPersonCommits: the branch of a person's repository moves under us.
 func TestPersonCommits(t *testing.T) {
 	dir, s := ownRepo(t)

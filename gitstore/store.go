@@ -79,7 +79,11 @@ func (s *Store) attach() (err error) {
 	if s.config, err = s.layout.readConfig(); err != nil {
 		return err
 	}
-	s.refs = &refs.Dir{Git: s.layout.git, Common: s.layout.common, Wait: s.opts.LockWait}
+	locks := refs.Locks{Wait: s.opts.LockWait}
+	if s.layout.own { // in a cache, all locks are ours
+		locks.Marks = s.layout.git
+	}
+	s.refs = &refs.Dir{Git: s.layout.git, Common: s.layout.common, Locks: locks}
 	if s.db, err = odb.Open(filepath.Join(s.layout.common, "objects")); err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -26,9 +25,9 @@ var ErrDamaged = errors.New("damaged ref")
 
 // Dir is where the refs of a repository lie.
 type Dir struct {
-	Git    string        // HEAD and what belongs to one worktree
-	Common string        // refs/ and packed-refs; equal to Git but in a linked worktree
-	Wait   time.Duration // how long a lock is waited for
+	Git    string // HEAD and what belongs to one worktree
+	Common string // refs/ and packed-refs; equal to Git but in a linked worktree
+	Locks  Locks
 }
 
 // Head is what HEAD says: a branch (its full ref name) or, detached, a commit.
@@ -63,7 +62,7 @@ func (d *Dir) SetHead(ctx context.Context, ref string) error {
 }
 
 func (d *Dir) replace(ctx context.Context, path string, content []byte) error {
-	lock, err := Lock(ctx, path, d.Wait)
+	lock, err := d.Locks.Lock(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -151,7 +150,7 @@ func (d *Dir) Update(ctx context.Context, name string, old, new object.Hash) (er
 	if !ValidName(name) {
 		return fmt.Errorf("update ref %q: not a ref name", name)
 	}
-	lock, err := Lock(ctx, d.path(name), d.Wait)
+	lock, err := d.Locks.Lock(ctx, d.path(name))
 	if err != nil {
 		return fmt.Errorf("update ref %s: %w", name, err)
 	}
@@ -199,7 +198,7 @@ func (d *Dir) remove(ctx context.Context, name string) error {
 }
 
 func (d *Dir) removePacked(ctx context.Context, path, name string) error {
-	lock, err := Lock(ctx, path, d.Wait)
+	lock, err := d.Locks.Lock(ctx, path)
 	if err != nil {
 		return err
 	}

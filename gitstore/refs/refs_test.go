@@ -2,9 +2,11 @@ package refs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,7 @@ func hash(c byte) object.Hash { return object.Sum(object.Blob, []byte{c}) }
 func newDir(t *testing.T) *Dir {
 	t.Helper()
 	dir := t.TempDir()
-	return &Dir{Git: dir, Common: dir, Wait: 5 * time.Millisecond}
+	return &Dir{Git: dir, Common: dir, Locks: Locks{Wait: 5 * time.Millisecond}}
 }
 
 // TestUpdateCompares: a ref moves only from what the caller saw.
@@ -57,7 +59,7 @@ func TestUpdateCompares(t *testing.T) {
 // TestUpdateRace: of writers that saw the same value, exactly one wins.
 func TestUpdateRace(t *testing.T) {
 	d := newDir(t)
-	d.Wait = 10 * time.Second
+	d.Locks.Wait = 10 * time.Second
 	const name = "refs/heads/main"
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -77,6 +79,60 @@ func TestUpdateRace(t *testing.T) {
 	wg.Wait()
 	if won != 1 {
 		t.Errorf("%d writers won", won)
+	}
+}
+
+// A killed process's lock is found by its mark; git's own lock, the lock of
+// another process and a mark whose lock came through stay as they are.
+func TestSweep(t *testing.T) {
+	git := t.TempDir()
+	ours := Locks{Wait: 5 * time.Millisecond, Marks: git}
+	lock := func(l Locks, name string) *File {
+		t.Helper()
+		f, err := l.Lock(t.Context(), filepath.Join(git, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	lock(ours, "refs/heads/killed")
+	lock(ours, "index")
+	lock(Locks{Marks: t.TempDir()}, "refs/heads/theirs")
+	lock(Locks{}, "packed-refs")
+	done := lock(ours, "refs/heads/done")
+	if _, err := done.Write([]byte("done")); err != nil {
+		t.Fatal(err)
+	}
+	mark := filepath.Join(git, markPrefix+"between") // killed after the rename
+	if err := os.Link(done.mark, mark); err != nil {
+		t.Fatal(err)
+	}
+	if err := done.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock(ours, "refs/heads/dropped").Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Sweep(git); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err := filepath.WalkDir(git, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			got = append(got, strings.TrimPrefix(path, git+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"packed-refs.lock", "refs/heads/done", "refs/heads/theirs.lock"}
+	if !slices.Equal(got, want) {
+		t.Errorf("left after the sweep: %q, want %q", got, want)
+	}
+	lock(ours, "refs/heads/killed") // free again
+	if _, err := ours.Lock(t.Context(), filepath.Join(git, "packed-refs")); !errors.Is(err, ErrLocked) {
+		t.Errorf("lock what git holds: %v, want ErrLocked", err)
 	}
 }
 
@@ -118,7 +174,7 @@ func TestPackedRefs(t *testing.T) {
 		run(dir, "tag", "-a", "-m", "t", name)
 	}
 	run(dir, "pack-refs", "--all")
-	d := &Dir{Git: dir + "/.git", Common: dir + "/.git", Wait: time.Second}
+	d := &Dir{Git: dir + "/.git", Common: dir + "/.git", Locks: Locks{Wait: time.Second}}
 	head, err := d.Read("refs/heads/main")
 	if err != nil || head.String() != run(dir, "rev-parse", "main") {
 		t.Fatalf("main is %s, %v", head, err)

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 
@@ -24,9 +23,9 @@ type Left struct{ Path, Reason string }
 
 // Worktree is a folder of checked-out files and its index.
 type Worktree struct {
-	Dir  string        // the files
-	Git  string        // where index, HEAD and the marks of a merge or rebase lie
-	Wait time.Duration // how long the index's lock is waited for
+	Dir   string     // the files
+	Git   string     // where index, HEAD and the marks of a merge or rebase lie
+	Locks refs.Locks // for the index
 	// Ours says that nobody else may keep changes here: what differs is
 	// overwritten. Else a file is touched only if it is what the change says
 	// was there before, or absent.
@@ -71,7 +70,7 @@ func (w *Worktree) Update(ctx context.Context, changes []tree.Change, read Reade
 	if err := os.MkdirAll(w.Dir, 0o777); err != nil {
 		return nil, err
 	}
-	lock, err := refs.Lock(ctx, filepath.Join(w.Git, "index"), w.Wait)
+	lock, err := w.Locks.Lock(ctx, filepath.Join(w.Git, "index"))
 	if err != nil {
 		return nil, fmt.Errorf("update worktree: %w", err)
 	}
