@@ -2,11 +2,8 @@ package gitstore
 
 import (
 	"bytes"
-	"fmt"
 	"path"
 	"strings"
-
-	"github.com/crmirror/crmirror/gitstore/object"
 )
 
 // FullPath returns a path relative to Options.Path as seen from the
@@ -36,22 +33,30 @@ func (s *Store) KeepRefs(names ...string) error {
 	return nil
 }
 
-// Author returns the name of the author of a commit that is here.
-func (s *Store) Author(commit Hash) (string, error) {
-	t, content, err := s.db.Read(commit)
+// CommitInfo is what a commit says of itself.
+type CommitInfo struct {
+	Author  string // name
+	Parents []Hash
+}
+
+// Info returns what a commit that is here says of itself.
+func (s *Store) Info(commit Hash) (CommitInfo, error) {
+	_, parents, err := s.commitTree(commit)
 	if err != nil {
-		return "", err
+		return CommitInfo{}, err
 	}
-	if t != object.Commit {
-		return "", fmt.Errorf("read commit %s: it is a %s", commit, t)
+	_, content, err := s.db.Read(commit)
+	if err != nil {
+		return CommitInfo{}, err
 	}
+	info := CommitInfo{Parents: parents}
 	for line := range bytes.Lines(content) {
 		if rest, ok := strings.CutPrefix(string(line), "author "); ok {
-			name, _, _ := strings.Cut(rest, " <")
-			return name, nil
+			info.Author, _, _ = strings.Cut(rest, " <")
+			break
 		}
 	}
-	return "", fmt.Errorf("read commit %s: it has no author", commit)
+	return info, nil
 }
 
 // Has tells whether an object is here.

@@ -69,7 +69,7 @@ func (m *Mirror) adopt(ctx context.Context, now time.Time) (*Adoption, error) {
 		return nil, err
 	}
 	done.Commit = head.String()
-	m.marker = &tree
+	m.marker, m.at = &tree, head
 	if err := m.moveBase(ctx, now); err != nil {
 		return nil, err
 	}

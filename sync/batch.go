@@ -214,16 +214,19 @@ func (b *Batch) Take() []Entry {
 // open and as old as it was. If store fails, the entries stay here.
 func (b *Batch) Spill(store func([]Entry) error) error {
 	b.mu.Lock()
-	entries := b.empty()
-	b.mu.Unlock()
+	entries, bytes := b.sorted(), b.bytes
+	b.dirty = map[kube.Key]Entry{}
+	b.mu.Unlock() // b.bytes stays what it was: nothing comes in while store has not succeeded
 	err := store(entries)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.bytes -= bytes
 	if err != nil {
 		b.putBack(entries)
 		return err
 	}
 	b.spilled += len(entries)
+	b.makeRoom()
 	return nil
 }
 
@@ -251,11 +254,20 @@ func (b *Batch) putBack(entries []Entry) {
 
 // empty returns and removes everything that is dirty, and lets waiting Puts in.
 func (b *Batch) empty() []Entry {
-	entries := slices.SortedFunc(maps.Values(b.dirty), func(x, y Entry) int { return CompareKeys(x.Key, y.Key) })
+	entries := b.sorted()
 	b.dirty, b.bytes = map[kube.Key]Entry{}, 0
+	b.makeRoom()
+	return entries
+}
+
+func (b *Batch) sorted() []Entry {
+	return slices.SortedFunc(maps.Values(b.dirty), func(x, y Entry) int { return CompareKeys(x.Key, y.Key) })
+}
+
+// makeRoom lets waiting Puts look again.
+func (b *Batch) makeRoom() {
 	close(b.room)
 	b.room = make(chan struct{})
-	return entries
 }
 
 // Hold keeps the batch open, for at most MaxHold, until as many Releases: while

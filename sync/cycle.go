@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,14 +16,18 @@ import (
 // another writer was faster, before it leaves the rest to the loop's backoff.
 const rederivations = 10
 
-// Cycle carries entries, and whatever earlier cycles could not finish, into one
-// commit and pushes it. now is the commit's time. While the remote cannot be reached,
-// commits pile up in the local clone.
+// Cycle carries what the inbox has, and whatever earlier cycles could not finish,
+// into one commit and pushes it. now is the commit's time. While the remote cannot
+// be reached, commits pile up in the local clone.
 //
-// Entries are remembered until a push is acknowledged, so an error loses
+// Everything is remembered until a push is acknowledged, so an error loses
 // nothing: call Cycle again. The Report tells what was done even then.
-func (m *Mirror) Cycle(ctx context.Context, entries []Entry, now time.Time) (*Report, error) {
-	m.remember(entries)
+func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
+	in := m.inbox.take()
+	m.remember(in.entries)
+	maps.Copy(m.sweeps, in.sweeps)
+	m.checked = m.checked && !in.gone
+	m.forgetOld(now)
 	report := newReport()
 	err := m.cycle(ctx, report, now)
 	if err != nil {
@@ -35,34 +40,29 @@ func (m *Mirror) Cycle(ctx context.Context, entries []Entry, now time.Time) (*Re
 
 func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error {
 	for attempt := 1; ; attempt++ {
-		var unreachable error
-		if m.stale {
-			if err := m.refresh(ctx); err != nil {
-				if !m.loaded || !errors.Is(err, gitstore.ErrUnreachable) {
-					return err
-				}
-				unreachable = err // the clone's own state serves for a local commit
-			}
-		}
-		if err := m.derive(ctx, report, now); err != nil {
+		unreachable, err := m.catchUp(ctx)
+		if err != nil {
 			return err
 		}
-		if unreachable != nil {
+		report.reset()
+		err = m.derive(ctx, report, now)
+		if err == nil && unreachable != nil {
 			return errors.Join(unreachable, m.checkout(ctx, report))
 		}
-		err := m.repo.Push(ctx)
-		if m.withoutRefs(ctx, err) {
-			continue
+		if err == nil {
+			err = m.repo.Push(ctx)
 		}
-		if !errors.Is(err, gitstore.ErrDiverged) {
-			if err != nil {
-				m.stale = true // whether it arrived is not known
-				return err
-			}
+		switch {
+		case err == nil:
 			m.acknowledge(report)
 			return m.checkout(ctx, report)
+		case m.withoutRefs(ctx, err):
+			continue
 		}
-		m.stale = true
+		m.stale = true // whether it arrived, or what is there now, is not known
+		if !errors.Is(err, gitstore.ErrDiverged) {
+			return err
+		}
 		if attempt == rederivations {
 			return fmt.Errorf("another writer was faster %d times: %w", attempt, err)
 		}
@@ -70,9 +70,28 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 	}
 }
 
+// catchUp refreshes when that is due. A remote that is only away is no error as
+// long as the clone's own state serves for a local commit; then it is returned
+// as unreachable.
+func (m *Mirror) catchUp(ctx context.Context) (unreachable, err error) {
+	if !m.stale {
+		return nil, nil
+	}
+	err = m.refresh(ctx)
+	if err != nil && m.loaded && m.repo.Head() == m.at && errors.Is(err, gitstore.ErrUnreachable) {
+		return err, nil
+	}
+	return nil, err
+}
+
 // derive makes at most one commit (and before it one that only re-encodes, when
 // the shaping rules changed), and moves the base with it.
 func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) error {
+	if m.deletes() {
+		if err := m.identify(ctx); err != nil {
+			return err
+		}
+	}
 	if err := m.checkMarker(); err != nil {
 		return err
 	}
@@ -93,6 +112,19 @@ func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) erro
 		return err
 	}
 	return m.announceHeld(ctx, p, now)
+}
+
+// deletes tells whether this cycle may find that something was deleted.
+func (m *Mirror) deletes() bool {
+	if len(m.sweeps) > 0 || len(m.waiting) > 0 {
+		return true
+	}
+	for _, e := range m.pending {
+		if e.Op == Absent {
+			return true
+		}
+	}
+	return false
 }
 
 // checkout lets the files on disk follow the branch. Nothing is ever read back
@@ -124,17 +156,16 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 		if _, known := m.unpushed[c.path]; !known {
 			m.unpushed[c.path] = c.before
 		}
-		if e, ok := m.pending[c.Key]; ok && e.Op == Present {
+		if e, ok := m.pending[c.Key]; ok && e.Op == Present && digestOf(e) == c.blob {
 			e.Content, e.Digest = nil, c.blob
 			m.pending[c.Key] = e
 		}
-		if c.Op == Deleted || c.Op == Unselected {
-			delete(m.waiting, c.Key)
-		}
 		delete(m.foreign, c.path)
 	}
-	m.index, m.marker = p.index, p.marker
-	m.recordDeletions(p.unasked, now)
+	m.index, m.marker, m.at = p.index, p.marker, head
+	for _, key := range p.unasked {
+		m.deleted[key] = now
+	}
 	report.add(head.String(), p.changes)
 	return m.moveBase(ctx, now)
 }
@@ -179,8 +210,14 @@ func (m *Mirror) acknowledge(report *Report) {
 	for scope := range m.swept {
 		m.settled[scope] = true
 	}
+	for key := range m.waiting {
+		if _, exists := m.repo.Lookup(PathOf(key)); !exists {
+			delete(m.waiting, key)
+		}
+	}
 	clear(m.swept)
 	clear(m.unpushed)
+	m.remoteAt = m.repo.Head()
 }
 
 // account fills in what the report tells of the whole, beyond this cycle.

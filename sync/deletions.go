@@ -3,9 +3,9 @@ package sync
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/gitstore"
@@ -56,14 +56,16 @@ func (m *Mirror) candidate(ctx context.Context, e Entry) (candidate, bool, error
 func (m *Mirror) waitingCandidates(ctx context.Context) ([]candidate, error) {
 	var out []candidate
 	for _, key := range sortedKeys(m.waiting) {
-		if _, pending := m.pending[key]; pending {
+		if e, pending := m.pending[key]; pending {
+			if e.Op == Present {
+				delete(m.waiting, key)
+			}
 			continue
 		}
 		w := m.waiting[key]
 		blob, exists := m.repo.Lookup(PathOf(key))
-		if !exists {
-			delete(m.waiting, key)
-			continue
+		if !exists || m.inbox.isRefused(key) {
+			continue // deleted in a commit that waits to be pushed; or it is there again
 		}
 		if blob != w.blob { // somebody wrote it since it was judged
 			c, ok, err := m.candidate(ctx, Entry{Key: key, Op: Absent, Reason: w.reason})
@@ -94,15 +96,18 @@ func (m *Mirror) deletions(ctx context.Context, p *plan, candidates []candidate,
 	if err != nil {
 		return err
 	}
-	in := GuardInput{
-		Files: m.index.resources, History: m.deleted, Held: m.held,
-		Approved: approved, Limits: m.opts.Guard, Now: now,
-	}
+	p.approved = approved
+	in := GuardInput{Files: m.governedFiles(), Held: m.held, Approved: approved, Limits: m.opts.Guard, Now: now}
 	byKey := map[kube.Key]candidate{}
 	for _, c := range candidates {
 		if p.postponed[c.key] == nil {
 			byKey[c.key] = c
 			in.Candidates = append(in.Candidates, Candidate{Key: c.key, Reason: c.reason})
+		}
+	}
+	for key, when := range m.deleted {
+		if _, again := byKey[key]; !again { // else its commit came to nothing, and it is judged anew
+			in.History = append(in.History, Deletion{Resource: key.GroupResource(), When: when})
 		}
 	}
 	var allowed []kube.Key
@@ -165,18 +170,13 @@ func (m *Mirror) proveKinds(ctx context.Context, p *plan, candidates []candidate
 // deletion was planned, that the object is not there, or that no rule selects
 // it, or a person approved exactly that deletion. TestDeleteIsConfirmed.
 func (m *Mirror) confirm(ctx context.Context, p *plan, sure []candidate, approved map[kube.Key]bool) error {
-	states := make([]informer.State, len(sure))
-	errs := make([]error, len(sure))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(liveReads)
+	keys := make([]kube.Key, len(sure))
 	for i, c := range sure {
-		g.Go(func() error {
-			states[i], errs[i] = m.cluster.Get(gctx, c.key)
-			return nil
-		})
+		keys[i] = c.key
 	}
-	if err := g.Wait(); err != nil {
-		return err
+	states, errs := m.readLive(ctx, keys)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	for i, c := range sure {
 		err := errs[i]
@@ -188,24 +188,34 @@ func (m *Mirror) confirm(ctx context.Context, p *plan, sure []candidate, approve
 			}
 		case errors.Is(err, informer.ErrUnselected):
 			p.delete(c, Unselected, approved[c.key])
-		case errors.Is(err, informer.ErrNotFound), approved[c.key]:
+		case errors.Is(err, informer.ErrNotFound), approved[c.key] && errors.Is(err, informer.ErrUnknownKind):
 			p.delete(c, Deleted, approved[c.key])
 		default:
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
 			p.postponed[c.key] = err
 		}
 	}
 	return nil
 }
 
+// governedFiles counts the files by resource that deletions are measured
+// against: without orphans and without what is not ours.
+func (m *Mirror) governedFiles() map[schema.GroupResource]int {
+	files := maps.Clone(m.index.resources)
+	for key := range m.orphans {
+		files[key.GroupResource()]--
+	}
+	for _, f := range m.strange {
+		if f.Key != (kube.Key{}) {
+			files[f.Key.GroupResource()]--
+		}
+	}
+	return files
+}
+
 func (p *plan) delete(c candidate, op Op, approved bool) {
 	p.edits = append(p.edits, gitstore.Edit{Path: c.path, Delete: true})
 	p.changes = append(p.changes, Change{Key: c.key, Op: op, path: c.path, before: c.blob})
-	if approved {
-		p.used = true
-	} else { // what a person approved does not count against the guard
+	if !approved { // what a person approved does not count against the guard
 		p.unasked = append(p.unasked, c.key)
 	}
 	p.index.remove(c.path)

@@ -21,20 +21,18 @@ const heldFile = "held"
 // and takes back an approval that was used or names nothing any more. Both go
 // out with the next push.
 func (m *Mirror) announceHeld(ctx context.Context, p *plan, now time.Time) error {
-	if p.used || (len(p.held) == 0 && len(p.postponed) == 0) {
-		if err := m.repo.DeleteRef(ctx, m.refs.Approved); err != nil {
-			return err
-		}
-	}
-	if len(p.held) == 0 {
-		m.heldDigest = ""
-		return m.repo.DeleteRef(ctx, m.refs.Held)
-	}
-	digest := p.held.Digest()
 	if m.refless {
 		return nil
 	}
-	if m.heldDigest == digest && !m.repo.Ref(m.refs.Held).IsZero() {
+	if err := m.endApproval(ctx, p); err != nil {
+		return err
+	}
+	if len(p.held) == 0 {
+		m.told, m.heldAt = "", gitstore.Hash{}
+		return m.repo.DeleteRef(ctx, m.refs.Held)
+	}
+	digest := p.held.Digest()
+	if m.told == digest && !m.heldAt.IsZero() && m.repo.Ref(m.refs.Held) == m.heldAt {
 		return nil
 	}
 	message := fmt.Sprintf("Hold %d deletions of %s\n\nLet them through with: crmirror approve %s\n", len(p.held), m.opts.ClusterName, digest)
@@ -46,26 +44,55 @@ func (m *Mirror) announceHeld(ctx context.Context, p *plan, now time.Time) error
 	if err := m.repo.SetRef(ctx, m.refs.Held, commit); err != nil {
 		return err
 	}
-	if m.heldDigest != digest {
+	m.heldAt = commit
+	if m.told != digest {
 		m.log.WithFields(logrus.Fields{"held": len(p.held), "digest": digest, "reason": p.held[0].Text, "first": p.held[0].Key}).
 			Warnf("deletions are held; read them with git show %s:%s, let them through with crmirror approve %s", m.refs.Held, heldFile, digest)
 	}
-	m.heldDigest = digest
+	m.told = digest
 	return nil
 }
 
-// recallHeld learns what an earlier process held, so that a restart releases nothing.
-func (m *Mirror) recallHeld(ctx context.Context) {
+// endApproval takes an approval back as soon as nothing that it names waits any
+// more: there is no standing flag. It stays while a deletion that it names could
+// not be carried out yet.
+func (m *Mirror) endApproval(ctx context.Context, p *plan) error {
+	if m.repo.Ref(m.refs.Approved).IsZero() {
+		return nil
+	}
+	for key := range p.postponed {
+		if p.approved[key] {
+			return nil
+		}
+	}
+	return m.repo.DeleteRef(ctx, m.refs.Approved)
+}
+
+// recallHeld learns what an earlier process held, so that a restart releases
+// nothing: from what the remote says, and from what was not pushed any more.
+func (m *Mirror) recallHeld(ctx context.Context) error {
+	if m.recalled {
+		return nil
+	}
 	commit := m.repo.Ref(m.refs.Held)
 	if commit.IsZero() {
-		return
+		m.recalled = true
+		return nil
 	}
-	set, err := readHeld(ctx, m.repo, commit)
+	text, ok, err := m.repo.ReadFile(ctx, commit, heldFile)
 	if err != nil {
-		m.log.WithError(err).WithField("ref", m.refs.Held).Warn("held deletions of before cannot be read; they are judged anew")
-		return
+		return fmt.Errorf("read what is held: %w", err)
 	}
-	m.held, m.heldDigest = set, set.Digest()
+	set, err := ParseHeldSet(string(text))
+	if err != nil || !ok {
+		m.log.WithError(err).WithField("ref", m.refs.Held).Warn("held deletions of before cannot be read; they are judged anew")
+	}
+	for _, h := range set {
+		// No blob: whether it is still to be deleted is judged from its file.
+		m.waiting[h.Key] = candidate{key: h.Key, path: PathOf(h.Key), reason: h.Reason}
+	}
+	m.held, m.told, m.heldAt, m.recalled = set, set.Digest(), commit, true
+	return nil
 }
 
 // approved returns the deletions that a person let through. An approval names

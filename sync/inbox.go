@@ -25,7 +25,7 @@ type Inbox struct {
 	refused map[kube.Key]error
 	epochs  map[schema.GroupResource]int // how often the kind went away in this process
 	gone    map[schema.GroupResource]bool
-	lost    bool // a kind went away since takeSweeps asked last
+	lost    bool // a kind went away since the last take
 }
 
 // scopeState is what is known of one resource in one namespace scope.
@@ -174,6 +174,11 @@ func (in *Inbox) KindGone(_ context.Context, gr schema.GroupResource) {
 	in.epochs[gr]++
 	in.gone[gr] = true
 	in.lost = true
+	for key := range in.refused {
+		if key.GroupResource() == gr {
+			delete(in.refused, key)
+		}
+	}
 	for scope := range in.scopes {
 		if scope.Resource == gr {
 			in.release(scope)
@@ -185,27 +190,32 @@ func (in *Inbox) KindGone(_ context.Context, gr schema.GroupResource) {
 	in.batch.Kick()
 }
 
-// takeSweeps returns the listings that wait to be compared, and forgets them. It
-// also tells whether a kind went away since the last call.
-func (in *Inbox) takeSweeps() (sweeps map[informer.Scope]sweep, gone bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	sweeps, gone = in.sweeps, in.lost
-	in.sweeps, in.lost = map[informer.Scope]sweep{}, false
-	return sweeps, gone
+// intake is everything that waits to be carried into git.
+type intake struct {
+	entries []Entry
+	sweeps  map[informer.Scope]sweep
+	gone    bool // a kind went away since the last take
 }
 
-// returnSweeps gives back listings of a cycle that did not finish, unless a
-// newer one of the same scope has come meanwhile.
-func (in *Inbox) returnSweeps(sweeps map[informer.Scope]sweep) {
+// take empties the inbox.
+//
+// Invariant: what a listing showed comes no later than the listing itself, so
+// the listings are taken before the entries. TestListedBetween.
+func (in *Inbox) take() intake {
+	in.mu.Lock()
+	t := intake{sweeps: in.sweeps, gone: in.lost}
+	in.sweeps, in.lost = map[informer.Scope]sweep{}, false
+	in.mu.Unlock()
+	t.entries = in.batch.Take()
+	return t
+}
+
+// known tells whether a scope is still watched.
+func (in *Inbox) known(scope informer.Scope) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for scope, s := range sweeps {
-		_, known := in.scopes[scope]
-		if _, newer := in.sweeps[scope]; known && !newer {
-			in.sweeps[scope] = s
-		}
-	}
+	_, ok := in.scopes[scope]
+	return ok
 }
 
 // countSkipped counts an object that a listing shows and no rule selects.

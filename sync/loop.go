@@ -31,10 +31,18 @@ func (p Pace) withDefaults() Pace {
 	return p
 }
 
+// cycler is what a Loop drives. *Mirror implements it.
+type cycler interface {
+	Cycle(ctx context.Context, now time.Time) (*Report, error)
+	Spill(entries []Entry) error
+	Recheck()
+	Waiting() int
+}
+
 // Loop runs a Mirror: it waits for batches, polls and retries, and does nothing
 // else. Everything that wakes it only leads to one more Cycle.
 type Loop struct {
-	mirror *Mirror
+	mirror cycler
 	batch  *Batch
 	health *Health
 	pace   Pace
@@ -45,31 +53,25 @@ type Loop struct {
 	started time.Time       // the first cycle that finished
 }
 
-// NewLoop returns a Loop over mirror that takes its entries from batch and keeps
-// health informed.
-func NewLoop(mirror *Mirror, batch *Batch, health *Health, pace Pace, log logrus.FieldLogger) *Loop {
+// NewLoop returns a Loop over mirror, which takes its entries from batch, and
+// keeps health informed.
+func NewLoop(mirror cycler, batch *Batch, health *Health, pace Pace, log logrus.FieldLogger) *Loop {
 	return &Loop{mirror: mirror, batch: batch, health: health, pace: pace.withDefaults(), log: log}
 }
 
 // Run works until ctx ends. Then it makes one last flush, within the grace time,
 // and returns that flush's error.
 func (l *Loop) Run(ctx context.Context) error {
-	tries, unproven := 0, 0
-	held := false
-	var again *time.Timer
-	defer func() {
-		if again != nil {
-			again.Stop()
-		}
-	}()
+	var tries, unproven int
+	var poll, again alarm
+	defer poll.stop()
+	defer again.stop()
 	for {
-		due, err := l.wait(ctx, held)
-		switch {
-		case ctx.Err() != nil:
+		due, err := l.batch.Wait(ctx)
+		if err != nil {
 			return l.finish(ctx)
-		case err != nil: // the poll is due
-			l.mirror.Recheck()
-		case due == DueSpill:
+		}
+		if due == DueSpill {
 			if err := l.batch.Spill(l.mirror.Spill); err != nil {
 				tries++
 				l.failed(err)
@@ -80,21 +82,47 @@ func (l *Loop) Run(ctx context.Context) error {
 			continue
 		}
 		if l.recheck.Swap(false) {
+			poll.stop()
 			l.mirror.Recheck()
 		}
-		report, err := l.mirror.Cycle(ctx, l.batch.Take(), time.Now())
+		report, err := l.mirror.Cycle(ctx, time.Now())
 		l.done(report, err)
-		held = len(report.Held) > 0
+		if len(report.Held) > 0 { // a person may approve them
+			poll.set(jitter(l.pace.Poll), l.Recheck)
+		}
 		switch {
 		case err != nil:
 			tries++
 			l.batch.Return(nil, l.backoff(tries)) // the mirror keeps the entries
 		case report.Waiting > 0: // what could not be proven is tried again, and holds up nothing
 			tries, unproven = 0, unproven+1
-			again = time.AfterFunc(l.backoff(unproven), l.batch.Kick)
+			again.set(l.backoff(unproven), l.batch.Kick)
 		default:
 			tries, unproven = 0, 0
 		}
+	}
+}
+
+// alarm is a timer that is set once until it is stopped or has run.
+type alarm struct {
+	timer *time.Timer
+	armed atomic.Bool
+}
+
+// set calls f after d, unless the alarm is set already.
+func (a *alarm) set(d time.Duration, f func()) {
+	if a.armed.Swap(true) {
+		return
+	}
+	a.timer = time.AfterFunc(d, func() {
+		a.armed.Store(false)
+		f()
+	})
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil && a.timer.Stop() {
+		a.armed.Store(false)
 	}
 }
 
@@ -103,16 +131,6 @@ func (l *Loop) Run(ctx context.Context) error {
 func (l *Loop) Recheck() {
 	l.recheck.Store(true)
 	l.batch.Kick()
-}
-
-// wait returns when the batch is due, or with an error when the poll is.
-func (l *Loop) wait(ctx context.Context, held bool) (Due, error) {
-	if held {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, jitter(l.pace.Poll))
-		defer cancel()
-	}
-	return l.batch.Wait(ctx)
 }
 
 // pause waits out an error that nothing can be taken in during, such as a full
@@ -127,7 +145,7 @@ func (l *Loop) pause(ctx context.Context, tries int) bool {
 }
 
 // Once takes everything in until synced is closed, and carries it into git with
-// one Cycle. It is what a backup does.
+// one Cycle. It is what a backup does. The batch has to be held meanwhile.
 func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error) {
 	waitCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -144,9 +162,11 @@ func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error
 		case ctx.Err() != nil:
 			return newReport(), ctx.Err()
 		case err != nil:
-			return l.mirror.Cycle(ctx, l.batch.Take(), time.Now())
+			return l.mirror.Cycle(ctx, time.Now())
 		case due == DueSpill:
 			err = l.batch.Spill(l.mirror.Spill)
+		default:
+			err = l.mirror.Spill(l.batch.Take())
 		}
 		if err != nil {
 			return newReport(), err
@@ -157,15 +177,15 @@ func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error
 // finish flushes what is left, on a context that the signal did not end.
 func (l *Loop) finish(ctx context.Context) error {
 	if l.started.IsZero() {
-		// Half a first sync is no backup; the next start lists everything again.
-		l.log.Info("stopping before the first sync was finished; nothing was committed")
+		// Half a first sync is no backup.
+		l.log.Info("stopping before the first sync was finished; the next start lists everything again")
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.pace.Grace)
 	defer cancel()
-	entries := l.batch.Take()
-	l.log.WithField("objects", len(entries)+l.mirror.Waiting()).Info("stopping; last flush")
-	report, err := l.mirror.Cycle(ctx, entries, time.Now())
+	objects, _ := l.batch.Size()
+	l.log.WithField("objects", objects+l.mirror.Waiting()).Info("stopping; last flush")
+	report, err := l.mirror.Cycle(ctx, time.Now())
 	l.done(report, err)
 	return err
 }

@@ -72,10 +72,7 @@ func (m *Mirror) checkMarker() error {
 func (m *Mirror) planMarker(p *plan) error {
 	want := m.opts.Tree
 	want.ClusterUID = m.uid
-	if m.marker != nil && m.marker.Adopted != nil && !p.held.Has(ReasonAdopted) && m.allListed() {
-		// Everything that the adopted tree held is settled.
-		want.Adopted = nil
-	} else if m.marker != nil {
+	if m.marker != nil && !m.adoptionSettled(p) {
 		want.Adopted = m.marker.Adopted
 	}
 	p.marker = &want
@@ -91,6 +88,12 @@ func (m *Mirror) planMarker(p *plan) error {
 	}
 	p.edits = append(p.edits, gitstore.Edit{Path: MarkerName, Content: content})
 	return nil
+}
+
+// adoptionSettled tells whether nothing is left of an adopted tree that this
+// cluster lacks and nobody decided on.
+func (m *Mirror) adoptionSettled(p *plan) bool {
+	return p.complete && !p.held.Has(ReasonAdopted) && len(p.postponed) == 0 && m.allListed()
 }
 
 // allListed tells whether every scope was listed completely and compared with git.
@@ -112,13 +115,25 @@ func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) err
 	}
 	p := &plan{index: m.index, held: m.held}
 	var paths []string
-	m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
-		paths = append(paths, path)
+	var blobs []gitstore.Hash
+	m.repo.Walk("", func(path string, blob gitstore.Hash, _ filemode.FileMode) bool {
+		paths, blobs = append(paths, path), append(blobs, blob)
 		return true
 	})
+	if err := m.repo.Prefetch(ctx, blobs); err != nil {
+		return err
+	}
+	var bytes int
 	for _, path := range paths {
-		if err := m.reshapeFile(ctx, p, path); err != nil {
+		n, err := m.reshapeFile(ctx, p, path)
+		if err != nil {
 			return err
+		}
+		if bytes += n; bytes >= defaultMaxBytes {
+			if err := m.store(p.edits); err != nil {
+				return err
+			}
+			bytes = 0
 		}
 	}
 	if err := m.planMarker(p); err != nil {
@@ -127,32 +142,52 @@ func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) err
 	return m.commit(ctx, p, report, now)
 }
 
-func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) error {
+// store moves the contents of edits out of memory.
+func (m *Mirror) store(edits []gitstore.Edit) error {
+	var contents [][]byte
+	var at []int
+	for i, e := range edits {
+		if e.Content != nil {
+			contents, at = append(contents, e.Content), append(at, i)
+		}
+	}
+	hashes, err := m.repo.PutBlobs(contents)
+	if err != nil {
+		return err
+	}
+	for n, i := range at {
+		edits[i].Content, edits[i].Blob = nil, hashes[n]
+	}
+	return nil
+}
+
+// reshapeFile plans one file's new form and returns its size; 0 when it stays.
+func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) (int, error) {
 	key, err := m.keyAt(ctx, path)
 	if err != nil {
-		return nil // not ours; a read error shows again in the plan
+		return 0, nil // not ours; a read error shows again in the plan
 	}
 	content, err := m.readFile(ctx, path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if m.ours(key, content) != nil {
-		return nil
+		return 0, nil
 	}
 	obj, err := kube.Decode(content)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	rule, ok := m.ruleOf(obj, key.GroupResource())
 	if !ok {
-		return nil // an orphan keeps the shape it has
+		return 0, nil // an orphan keeps the shape it has
 	}
 	shaped, err := kube.Encode(obj, &rule.Shape)
 	if err != nil || kube.Equal(shaped, content) {
-		return nil // what has no encoding now is quarantined when it is read live
+		return 0, nil // what has no encoding now is quarantined when it is read live
 	}
-	p.edits = append(p.edits, gitstore.Edit{Path: path, Content: shaped})
 	before, _ := m.repo.Lookup(path)
+	p.edits = append(p.edits, gitstore.Edit{Path: path, Content: shaped})
 	p.changes = append(p.changes, Change{Key: key, Op: Reshaped, path: path, blob: gitstore.BlobHash(shaped), before: before})
-	return nil
+	return len(shaped), nil
 }

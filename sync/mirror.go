@@ -2,7 +2,7 @@ package sync
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -52,11 +52,15 @@ type Mirror struct {
 	refs    RefNames
 	log     logrus.FieldLogger
 
-	uid    string // the cluster's, once known
-	loaded bool   // index and marker tell of repo.Head()
+	uid    string // the cluster's, as it said last
+	marker *Tree  // .crmirror.yaml in git; nil when there is none
 	index  *index
-	marker *Tree // .crmirror.yaml in git; nil when there is none
-	stale  bool  // the remote has to be asked before anything is derived
+	loaded bool // index and marker were read, of the commit at
+	at     gitstore.Hash
+
+	remoteAt gitstore.Hash            // the branch's head at the remote, as we saw it last
+	before   map[string]gitstore.Hash // what the remote had, while a newer head could not be read
+	stale    bool                     // the remote has to be asked before anything is derived
 
 	// pending holds the newest state of every object whose push was not
 	// acknowledged. Invariant (promise 2): an entry leaves it only when the
@@ -72,12 +76,15 @@ type Mirror struct {
 	strange map[string]Finding     // files at our paths that are not ours, by path
 	orphans map[kube.Key]struct{}  // files that no rule selects any more
 
-	unpushed   map[string]gitstore.Hash // files of local commits, as the remote has them
-	held       HeldSet                  // what the guard held last
-	heldDigest string                   // of the held deletions that were told last
-	deleted    []Deletion               // executed without approval, for the guard's rolling window
-	refless    bool                     // the remote takes no refs of ours
-	checked    bool                     // files outside every scope were looked at since the last fetch
+	sweeps   map[informer.Scope]sweep // listings that were not compared with git yet
+	unpushed map[string]gitstore.Hash // files of local commits, as the remote has them
+	held     HeldSet                  // what the guard held last
+	heldAt   gitstore.Hash            // the commit that the held ref shall name
+	told     string                   // digest of the held deletions that were logged last
+	deleted  map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
+	refless  bool                     // the remote takes no refs of ours
+	recalled bool                     // what an earlier process held is known
+	checked  bool                     // files outside every scope were looked at since the last fetch
 }
 
 // NewMirror returns a Mirror over an open store. It does no I/O.
@@ -94,16 +101,15 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		strange: map[string]Finding{},
 		orphans: map[kube.Key]struct{}{},
 
+		sweeps:   map[informer.Scope]sweep{},
 		unpushed: map[string]gitstore.Hash{},
+		deleted:  map[kube.Key]time.Time{},
 	}
 }
 
-// recordDeletions notes executed deletions for the guard's rolling window.
-func (m *Mirror) recordDeletions(keys []kube.Key, now time.Time) {
-	for _, key := range keys {
-		m.deleted = append(m.deleted, Deletion{Resource: key.GroupResource(), When: now})
-	}
-	m.deleted = slices.DeleteFunc(m.deleted, func(d Deletion) bool { return now.Sub(d.When) > GuardWindow })
+// forgetOld drops deletions that are older than the guard's rolling window.
+func (m *Mirror) forgetOld(now time.Time) {
+	maps.DeleteFunc(m.deleted, func(_ kube.Key, when time.Time) bool { return now.Sub(when) > GuardWindow })
 }
 
 // Recheck lets the next cycle ask the remote first: for an approval, or for what

@@ -400,8 +400,20 @@ func TestPeoplesFiles(t *testing.T) {
 		t.Errorf("findings: %v, want the stray file", report.Findings)
 	}
 	log := w.git("-C", w.remote, "log", "-1", "--format=%B", "main")
-	if !strings.Contains(log, "Ada") {
+	if !strings.Contains(log, "undoes a commit up to ") || strings.Contains(log, "Ada") {
+		t.Errorf("several commits came at once; the message should blame none of their authors:\n%s", log)
+	}
+	w.person("Resize w001 again", edit("w001.yaml", strings.Replace(formatted, "w000", "w001", 1)+"extra: 2\n"))
+	w.mirror.Recheck()
+	w.cycle()
+	if log := w.git("-C", w.remote, "log", "-1", "--format=%B", "main"); !strings.Contains(log, "by Ada") {
 		t.Errorf("the commit does not say whose change it undoes:\n%s", log)
+	}
+	w.put(widget(9)) // and what was strange once is looked at each time
+	w.change(widget(9), "2")
+	w.cycle()
+	if got := w.file(dir + "w009.yaml"); !strings.Contains(got, "stray") {
+		t.Errorf("a person's file was overwritten later:\n%s", got)
 	}
 	w.change(widget(0), "5")
 	w.cycle()

@@ -2,13 +2,11 @@ package sync
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/informer"
 )
 
 // follows tells whether key is a Namespace that is mirrored only because of the
@@ -26,33 +24,35 @@ func (m *Mirror) namespaces(ctx context.Context, p *plan, entries []Entry) error
 	told := map[string]Entry{}
 	for _, e := range entries {
 		told[e.Key.Name] = e
-		if p.index.namespaces[e.Key.Name] == 0 {
-			delete(m.pending, e.Key)
-		}
 	}
 	names := map[string]bool{}
 	for name := range told {
 		names[name] = true
 	}
 	for name, n := range p.index.namespaces {
-		if (n > 0) != (m.index.namespaces[name] > 0) || (n > 0 && !m.isSettled(kube.Key{Resource: namespaceResource.Resource, Name: name})) {
+		if (n > 0) != (m.index.namespaces[name] > 0) || (n > 0 && !m.isSettled(namespaceKey(name))) {
 			names[name] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if err := m.namespace(ctx, p, name, told[name], p.index.namespaces[name] > 0); err != nil {
+		if err := m.namespace(ctx, p, name, told[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Mirror) namespace(ctx context.Context, p *plan, name string, told Entry, needed bool) error {
-	key := kube.Key{Resource: namespaceResource.Resource, Name: name}
+func namespaceKey(name string) kube.Key {
+	return kube.Key{Resource: namespaceResource.Resource, Name: name}
+}
+
+func (m *Mirror) namespace(ctx context.Context, p *plan, name string, told Entry) error {
+	key := namespaceKey(name)
 	path := PathOf(key)
 	blob, exists := m.repo.Lookup(path)
+	needed, was := p.index.namespaces[name] > 0, m.index.namespaces[name] > 0
 	switch {
-	case !needed && exists:
+	case !needed && exists && was:
 		content, err := m.repo.Read(ctx, blob)
 		if err != nil {
 			return err
@@ -62,21 +62,21 @@ func (m *Mirror) namespace(ctx context.Context, p *plan, name string, told Entry
 			p.changes = append(p.changes, Change{Key: key, Op: Unselected, path: path, before: blob})
 			p.index.remove(path)
 		}
-		return nil
+	case !needed && exists:
+		m.orphans[key] = struct{}{} // it was mirrored for its own sake, under other rules
 	case needed && told.Op == Present:
 		return m.present(ctx, p, told)
 	case needed && !exists:
-		state, err := m.cluster.Get(ctx, key)
-		if errors.Is(err, informer.ErrNotFound) {
-			return nil // its objects are on their way out too
-		}
-		if err != nil {
+		m.unread[key] = nil
+		states, errs := m.readLive(ctx, []kube.Key{key})
+		m.readOne(key, states[0], errs[0])
+		if err := m.unread[key]; err != nil {
 			p.postponed[key] = err
-			return nil
+			return ctx.Err()
 		}
-		m.pending[key] = presentEntry(state)
-		return m.present(ctx, p, m.pending[key])
+		if e := m.pending[key]; e.Op == Present {
+			return m.present(ctx, p, e)
+		}
 	}
-	delete(m.pending, key)
 	return nil
 }

@@ -5,16 +5,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 )
 
 const (
-	describedChanges = 50 // objects of a commit whose changed fields are worked out
-	fieldsPerObject  = 8  // field paths named for one of them
-	liveReads        = 8  // reads of single objects under way at once
+	describedChanges = 50  // objects of a commit whose changed fields are worked out
+	fieldsPerObject  = 8   // field paths named for one of them
+	liveReads        = 8   // reads of single objects under way at once
+	livePortion      = 256 // objects read before their contents leave memory
 )
 
 // plan is what the next commit would hold, as data.
@@ -25,7 +29,10 @@ type plan struct {
 	marker  *Tree      // .crmirror.yaml after the edits
 	unasked []kube.Key // deleted without a person's approval
 	held    HeldSet
-	used    bool // an approval was used up
+	// approved is what a person let through.
+	approved map[kube.Key]bool
+	// complete says that everything that waits was judged.
+	complete bool
 	// postponed are objects whose deletion could not be proven now, with the reason.
 	postponed map[kube.Key]error
 }
@@ -34,6 +41,9 @@ type plan struct {
 // and, before it lets a deletion through, from the cluster; it writes nothing.
 func (m *Mirror) plan(ctx context.Context, now time.Time) (*plan, error) {
 	p := &plan{index: m.index.clone(), postponed: map[kube.Key]error{}}
+	if err := m.prefetch(ctx); err != nil {
+		return nil, err
+	}
 	var candidates []candidate
 	var namespaces []Entry
 	for _, key := range sortedKeys(m.pending) {
@@ -71,7 +81,20 @@ func (m *Mirror) plan(ctx context.Context, now time.Time) (*plan, error) {
 	if err := m.describe(ctx, p); err != nil {
 		return nil, err
 	}
+	p.complete = true
 	return p, m.planMarker(p)
+}
+
+// prefetch asks at once for the old contents that the plan reads, for a clone that
+// does not have them.
+func (m *Mirror) prefetch(ctx context.Context) error {
+	var blobs []gitstore.Hash
+	for key, e := range m.pending {
+		if blob, exists := m.repo.Lookup(PathOf(key)); exists && (e.Op == Absent || blob != digestOf(e)) {
+			blobs = append(blobs, blob)
+		}
+	}
+	return m.repo.Prefetch(ctx, blobs)
 }
 
 func sortedKeys[V any](set map[kube.Key]V) []kube.Key {
@@ -84,6 +107,10 @@ func (m *Mirror) present(ctx context.Context, p *plan, e Entry) error {
 	blob, exists := m.repo.Lookup(path)
 	digest := digestOf(e)
 	if exists && blob == digest {
+		return nil
+	}
+	if !exists && m.obstructed(path) {
+		m.strange[path] = Finding{Path: path, Key: e.Key, Text: "a folder, or a file in the place of a folder, is in the way of " + e.Key.String()}
 		return nil
 	}
 	change := Change{Key: e.Key, Op: Created, Manager: e.Manager, path: path, blob: digest}
@@ -121,12 +148,13 @@ func (m *Mirror) sameContent(ctx context.Context, e Entry, path string, blob git
 		return false, err
 	}
 	if reason := m.ours(e.Key, old); reason != nil {
-		was, err := m.wasOurs(ctx, path)
+		was, err := m.wasOurs(ctx, e.Key, path)
 		if err != nil {
 			return false, err
 		}
 		if !was {
 			m.strange[path] = Finding{Path: path, Key: e.Key, Text: reason.Error()}
+			m.foreign[path] = writer{} // it has to be looked at next time too
 		}
 		return !was, nil
 	}
@@ -141,15 +169,36 @@ func (m *Mirror) sameContent(ctx context.Context, e Entry, path string, blob git
 	return same, nil
 }
 
+// obstructed tells whether git cannot hold a file at path, since a folder has
+// that name, or a file that of a folder on the way.
+func (m *Mirror) obstructed(path string) bool {
+	folder := false
+	m.repo.Walk(path, func(string, gitstore.Hash, filemode.FileMode) bool {
+		folder = true
+		return false
+	})
+	for dir := path; !folder; {
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			return false
+		}
+		dir = dir[:i]
+		if _, file := m.repo.Lookup(dir); file {
+			return true
+		}
+	}
+	return true
+}
+
 // wasOurs tells whether the path held a file of ours when git and the cluster
 // last agreed. Then what a person made of it is undone, and the commit says so.
-func (m *Mirror) wasOurs(ctx context.Context, path string) (bool, error) {
+func (m *Mirror) wasOurs(ctx context.Context, key kube.Key, path string) (bool, error) {
 	base := m.repo.Ref(m.refs.Base)
 	if base.IsZero() {
 		return false, nil
 	}
-	_, ok, err := m.repo.ReadFile(ctx, base, m.repo.FullPath(path))
-	return ok, err
+	content, ok, err := m.repo.ReadFile(ctx, base, m.repo.FullPath(path))
+	return ok && m.ours(key, content) == nil, err
 }
 
 // describe sorts the changes and works out which fields changed, for as many

@@ -3,56 +3,73 @@ package sync
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
 )
 
 // writer is who changed a file of ours in git.
 type writer struct {
 	commit string // abbreviated
-	author string
+	author string // "" when several commits came at once, and it may be any of them
 }
 
 // String names the writer for a commit message; "" when nobody else wrote.
 func (w writer) String() string {
-	if w.commit == "" {
+	switch {
+	case w.commit == "":
 		return ""
+	case w.author == "":
+		return "a commit up to " + w.commit
 	}
-	return fmt.Sprintf("%s by %s", w.commit, w.author)
+	return w.commit + " by " + w.author
 }
 
 // refresh brings the local clone to what the remote has, and learns the tree
 // anew where it changed.
+//
+// Invariant: nothing is derived on a head that was not loaded, whatever failed
+// in between. TestHeadThatCouldNotBeLoaded.
 func (m *Mirror) refresh(ctx context.Context) error {
-	if m.uid == "" {
-		uid, err := m.cluster.ClusterUID(ctx)
-		if err != nil {
-			return err
-		}
-		m.uid = uid
+	if err := m.identify(ctx); err != nil && m.uid == "" {
+		return err
 	}
-	before := m.repo.Head()
-	var old map[string]gitstore.Hash
-	if m.loaded {
-		old = m.snapshot()
+	if m.loaded && m.before == nil {
+		m.before = m.snapshot()
 	}
 	fetchErr := m.repo.Fetch(ctx)
-	if fetchErr != nil && (m.loaded || m.repo.Head().IsZero()) {
+	if fetchErr != nil && m.repo.Head().IsZero() && !m.loaded {
 		return fetchErr
 	}
-	if !m.loaded || m.repo.Head() != before {
-		if err := m.load(ctx, old); err != nil {
+	if !m.loaded || m.repo.Head() != m.at {
+		if err := m.load(ctx); err != nil {
 			return err
 		}
 	}
+	m.before = nil
+	if fetchErr == nil {
+		m.remoteAt = m.repo.Head()
+	}
 	if fetchErr != nil {
-		return fetchErr // the cache's own state serves until the remote answers
+		return fetchErr // the clone's own state serves until the remote answers
 	}
 	m.stale = false
+	return nil
+}
+
+// identify asks which cluster this is: behind the same address there may be
+// another one by now.
+func (m *Mirror) identify(ctx context.Context) error {
+	uid, err := m.cluster.ClusterUID(ctx)
+	if err != nil {
+		return err
+	}
+	m.uid = uid
 	return nil
 }
 
@@ -85,32 +102,32 @@ func (m *Mirror) snapshot() map[string]gitstore.Hash {
 }
 
 // load reads the marker and counts the files of the present head. Files that
-// differ from old (when given) were changed by somebody else: their objects
-// become dirty, since the cluster is the truth in this mode.
-func (m *Mirror) load(ctx context.Context, old map[string]gitstore.Hash) error {
+// differ from what the remote had before were changed by somebody else: their
+// objects are read again, since the cluster is the truth in this mode.
+func (m *Mirror) load(ctx context.Context) error {
 	if err := m.readMarker(ctx); err != nil {
 		return err
 	}
+	if err := m.recallHeld(ctx); err != nil {
+		return err
+	}
 	idx := newIndex()
-	who := m.headWriter()
-	var recheck []string
+	var changed []string
 	m.repo.Walk("", func(path string, h gitstore.Hash, _ filemode.FileMode) bool {
 		idx.add(path)
-		if before, known := old[path]; old != nil && (!known || before != h) {
-			m.foreign[path] = who
-			recheck = append(recheck, path)
+		if before, known := m.before[path]; m.before != nil && (!known || before != h) {
+			changed = append(changed, path)
 		}
-		delete(old, path)
 		return true
 	})
-	for path := range old { // whatever is left was removed by somebody else
-		recheck = append(recheck, path)
-		m.foreign[path] = who
+	for path := range m.before {
+		if _, exists := m.repo.Lookup(path); !exists {
+			changed = append(changed, path)
+		}
 	}
-	if !m.loaded {
-		m.recallHeld(ctx)
+	if err := m.recheck(ctx, changed); err != nil {
+		return err
 	}
-	m.index, m.loaded, m.checked = idx, true, false
 	clear(m.strange)
 	clear(m.unpushed)
 	for key := range m.orphans {
@@ -118,23 +135,31 @@ func (m *Mirror) load(ctx context.Context, old map[string]gitstore.Hash) error {
 			delete(m.orphans, key)
 		}
 	}
-	return m.recheck(ctx, recheck)
+	m.index, m.loaded, m.checked, m.at = idx, true, false, m.repo.Head()
+	return nil
 }
 
-// headWriter names the commit at the branch's head and its author.
+// headWriter names the commit at the branch's head, and its author where no
+// other commit came with it.
 func (m *Mirror) headWriter() writer {
 	head := m.repo.Head()
-	author, err := m.repo.Author(head)
+	info, err := m.repo.Info(head)
 	if err != nil {
 		return writer{} // the branch is gone, say; then nobody is named
 	}
-	return writer{commit: head.String()[:7], author: author}
+	who := writer{commit: head.String()[:7]}
+	if slices.Contains(info.Parents, m.remoteAt) {
+		who.author = info.Author
+	}
+	return who
 }
 
 // recheck notes the objects behind paths that somebody else wrote: they are read
 // live, and put right where their files differ.
 func (m *Mirror) recheck(ctx context.Context, paths []string) error {
+	who := m.headWriter()
 	for _, path := range paths {
+		m.foreign[path] = who
 		key, err := m.keyAt(ctx, path)
 		switch {
 		case err == nil:
@@ -156,26 +181,54 @@ func (m *Mirror) readAgain(ctx context.Context) error {
 			delete(m.pending, key)
 		}
 	}
-	for _, key := range sortedKeys(m.unread) {
-		if _, waits := m.pending[key]; waits {
-			delete(m.unread, key)
-			continue
-		}
-		state, err := m.cluster.Get(ctx, key)
-		switch {
-		case err == nil:
-			m.pending[key] = presentEntry(state)
-		case errors.Is(err, informer.ErrNotFound):
-			m.pending[key] = Entry{Key: key, Op: Absent, Reason: ReasonDeleted, Epoch: m.inbox.epoch(key.GroupResource())}
-		case errors.Is(err, informer.ErrUnselected), errors.Is(err, informer.ErrUnknownKind):
-			// An orphan, or a kind that is gone: not ours to put right.
-		case ctx.Err() != nil:
+	for keys := range slices.Chunk(sortedKeys(m.unread), livePortion) {
+		states, errs := m.readLive(ctx, keys)
+		if ctx.Err() != nil {
 			return ctx.Err()
-		default:
-			m.unread[key] = err
-			continue
 		}
-		delete(m.unread, key)
+		for i, key := range keys {
+			m.readOne(key, states[i], errs[i])
+		}
+		if len(keys) == livePortion {
+			if err := m.spill(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// readOne takes in what a live read of a noted object said.
+func (m *Mirror) readOne(key kube.Key, state informer.State, err error) {
+	if _, newer := m.pending[key]; newer {
+		delete(m.unread, key)
+		return
+	}
+	switch {
+	case err == nil:
+		m.pending[key] = presentEntry(state)
+	case errors.Is(err, informer.ErrNotFound):
+		m.pending[key] = Entry{Key: key, Op: Absent, Reason: ReasonDeleted, Epoch: m.inbox.epoch(key.GroupResource())}
+	case errors.Is(err, informer.ErrUnselected), errors.Is(err, informer.ErrUnknownKind):
+		// An orphan, or a kind that is gone: not ours to put right.
+	default:
+		m.unread[key] = err
+		return
+	}
+	delete(m.unread, key)
+}
+
+// readLive reads objects, some at a time. Both results are as long as keys.
+func (m *Mirror) readLive(ctx context.Context, keys []kube.Key) ([]informer.State, []error) {
+	states, errs := make([]informer.State, len(keys)), make([]error, len(keys))
+	var g errgroup.Group
+	g.SetLimit(liveReads)
+	for i, key := range keys {
+		g.Go(func() error {
+			states[i], errs[i] = m.cluster.Get(ctx, key)
+			return nil
+		})
+	}
+	_ = g.Wait() // each error has its place
+	return states, errs
 }

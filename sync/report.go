@@ -58,6 +58,12 @@ func newReport() *Report {
 	return &Report{changes: map[schema.GroupResource]*ResourceReport{}, objects: map[schema.GroupResource]counts{}}
 }
 
+// reset forgets what an attempt did that came to nothing.
+func (r *Report) reset() {
+	r.Commit = ""
+	clear(r.changes)
+}
+
 // add counts the changes of one commit.
 func (r *Report) add(commit string, changes []Change) {
 	r.Commit = commit

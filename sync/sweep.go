@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,19 +16,17 @@ import (
 // sweep compares the listings that completed since the last cycle with the
 // files in git: a file without an object becomes a candidate for deletion.
 func (m *Mirror) sweep(ctx context.Context) error {
-	sweeps, gone := m.inbox.takeSweeps()
-	m.checked = m.checked && !gone
-	if len(sweeps) == 0 && m.checked {
+	maps.DeleteFunc(m.sweeps, func(scope informer.Scope, _ sweep) bool { return !m.inbox.known(scope) })
+	if len(m.sweeps) == 0 && m.checked {
 		return nil
 	}
-	err := m.compare(ctx, sweeps)
-	if err != nil {
-		m.inbox.returnSweeps(sweeps)
+	if err := m.compare(ctx, m.sweeps); err != nil {
 		return err
 	}
-	for scope := range sweeps {
+	for scope := range m.sweeps {
 		m.swept[scope] = true
 	}
+	clear(m.sweeps)
 	return nil
 }
 

@@ -170,7 +170,7 @@ func (w *world) cycle() *Report {
 func (w *world) tryCycle() (*Report, error) {
 	w.t.Helper()
 	w.now = w.now.Add(time.Minute)
-	return w.mirror.Cycle(w.t.Context(), w.batch.Take(), w.now)
+	return w.mirror.Cycle(w.t.Context(), w.now)
 }
 
 // names returns the sorted paths below the mirrored one on the remote's branch,

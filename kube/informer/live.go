@@ -30,11 +30,11 @@ var (
 )
 
 // Get reads one object from the server and encodes it as its rule says. Errors
-// are ErrNotFound, ErrUnselected, ErrUnknownKind, those of kube.Encode and those of
+// are ErrNotFound, ErrUnselected, ErrUnknownKind (also for a kind that is gone), those of kube.Encode and those of
 // the request; only the first is proof that the object does not exist.
 func (f *Fleet) Get(ctx context.Context, key kube.Key) (State, error) {
 	k, ok := f.kind(key.GroupResource())
-	if !ok || k.version == "" {
+	if !ok || k.version == "" || k.gone {
 		return State{}, fmt.Errorf("get %s: %w", key, ErrUnknownKind)
 	}
 	client := f.client.Resource(k.resource.WithVersion(k.version))
