@@ -79,7 +79,9 @@ type soakCluster struct {
 
 	operations int
 	live       map[kube.Key]bool
-	noVisitors bool // their CRD is deleted
+	noVisitors bool              // their CRD is deleted
+	hadNone    bool              // it was, once
+	reborn     map[kube.Key]bool // what was created since
 }
 
 func newSoakCluster(t *testing.T, rng *rand.Rand, conn *rest.Config, configFile string) *soakCluster {
@@ -97,7 +99,7 @@ func newSoakCluster(t *testing.T, rng *rand.Rand, conn *rest.Config, configFile 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &soakCluster{t: t, rng: rng, client: client, rules: rules, live: map[kube.Key]bool{}}
+	c := &soakCluster{t: t, rng: rng, client: client, rules: rules, live: map[kube.Key]bool{}, reborn: map[kube.Key]bool{}}
 	for _, name := range soakNamespaces {
 		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 		ns.SetName(name)
@@ -151,7 +153,7 @@ func (c *soakCluster) createCRD(k soakKind) {
 // deleteCRD deletes the CRD of visitors, and with it all of them.
 func (c *soakCluster) deleteCRD() {
 	c.t.Helper()
-	c.noVisitors = true
+	c.noVisitors, c.hadNone = true, true
 	for key := range c.live {
 		if key.Resource == visitors.gvr.Resource {
 			delete(c.live, key)
@@ -250,6 +252,9 @@ func (c *soakCluster) create(key kube.Key) {
 		return err
 	})
 	c.live[key] = true
+	if c.hadNone {
+		c.reborn[key] = true
+	}
 }
 
 func (c *soakCluster) remove(key kube.Key) {

@@ -31,11 +31,12 @@ type people struct {
 	dir     string // the clone
 	serial  int
 	foreign map[string]string // path → blob of the files that are not the agent's, as last pushed
+	waiting map[kube.Key]bool // deletions seen to be held, of files that were there
 }
 
 func newPeople(t *testing.T, rng *rand.Rand, remote string) *people {
 	t.Helper()
-	p := &people{t: t, rng: rng, dir: filepath.Join(t.TempDir(), "clone")}
+	p := &people{t: t, rng: rng, dir: filepath.Join(t.TempDir(), "clone"), waiting: map[kube.Key]bool{}}
 	gittest.Git(t, "", "clone", "--quiet", "file://"+remote, p.dir)
 	gittest.Git(t, p.dir, "config", "--add", "remote.origin.fetch", "+refs/crmirror/*:refs/crmirror/*")
 	return p
@@ -92,6 +93,37 @@ func (p *people) held() string {
 	return match[1]
 }
 
+// noteHeld remembers which files wait for an approval.
+func (p *people) noteHeld() {
+	p.t.Helper()
+	ref := p.ours("held")
+	if ref == "" || p.head() == "" {
+		return
+	}
+	set, err := sync.ParseHeldSet(p.git("show", ref+":held") + "\n")
+	if err != nil {
+		p.t.Fatalf("%s: %v", ref, err)
+	}
+	there := p.files(branch)
+	for key := range set.Keys() {
+		if there[sync.PathOf(key)] != "" {
+			p.waiting[key] = true
+		}
+	}
+}
+
+// checkHeld fails the test when a file that waited for an approval is gone
+// without one, although its object never came back.
+func (p *people) checkHeld(reborn map[kube.Key]bool) {
+	p.t.Helper()
+	there := p.files(branch)
+	for key := range p.waiting {
+		if there[sync.PathOf(key)] == "" && !reborn[key] {
+			p.t.Fatalf("the deletion of %s was held; its file is gone without approval", key)
+		}
+	}
+}
+
 // act pushes something to the agent's branch, and returns what.
 func (p *people) act() string {
 	p.t.Helper()
@@ -134,11 +166,14 @@ func (p *people) change(n int) (what string, push []string) {
 			return "people edit a mirrored file", push
 		}
 	case n < 30 && len(paths) > 0:
-		p.git("rm", "--quiet", "--", soakPath+"/"+paths[p.rng.IntN(len(paths))])
+		victim := paths[p.rng.IntN(len(paths))]
+		maps.DeleteFunc(p.waiting, func(key kube.Key, _ bool) bool { return sync.PathOf(key) == victim })
+		p.git("rm", "--quiet", "--", soakPath+"/"+victim)
 		p.git("commit", "--quiet", "-m", "Remove a mirrored file")
 		return "people remove a mirrored file", push
 	case n < 36:
 		if commits := strings.Count(p.git("rev-list", "HEAD"), "\n") + 1; commits > 6 {
+			clear(p.waiting) // some of the files may be younger
 			p.git("reset", "--quiet", "--hard", fmt.Sprintf("HEAD~%d", 1+p.rng.IntN(3)))
 			return "people rewind the branch", append([]string{"--force-with-lease=main:" + p.head()}, push...)
 		}

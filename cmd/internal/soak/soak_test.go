@@ -69,6 +69,7 @@ type soak struct {
 	startAt int // step at which a stopped agent is started
 	onAt    int // step at which the remote is switched on; 0 = it is on
 	joinAt  int // step at which the API server can be reached again; 0 = it can
+	joined  int // step at which it last could be
 	restart int // step at which the API server is restarted
 	crdGone int // step at which the CRD of visitors is deleted
 	crdBack int // and created again
@@ -171,15 +172,26 @@ func (s *soak) step() {
 		s.cluster.operate()
 	}
 	s.blow()
-	s.pause(time.Duration(s.rng.IntN(700)) * time.Millisecond)
-	if why := s.agent.ended(); why == "" {
-		return
-	} else if s.joinAt == 0 {
-		s.t.Fatalf("step %d: the agent ended by itself: %s", s.steps, why)
+	if s.steps%4 == 0 {
+		s.people.fetch()
+		s.people.noteHeld()
 	}
-	// Without an API server it cannot start; as a container, it would be tried again.
-	s.did("the agent gave up")
-	s.startAt = s.steps + 1
+	s.pause(time.Duration(s.rng.IntN(700)) * time.Millisecond)
+	s.watch()
+}
+
+// watch looks whether the agent ended by itself. Without an API server it cannot
+// start, and gives up; as a container it would be tried again.
+func (s *soak) watch() {
+	why := s.agent.ended()
+	switch {
+	case why == "":
+	case s.joinAt == 0 && s.steps > s.joined+2:
+		s.t.Fatalf("step %d: the agent ended by itself: %s", s.steps, why)
+	default:
+		s.did("the agent gave up")
+		s.startAt = s.steps + 1
+	}
 }
 
 func (s *soak) pause(d time.Duration) {
@@ -264,7 +276,7 @@ func (s *soak) remoteOn() {
 
 func (s *soak) join() {
 	s.proxy.join()
-	s.joinAt = 0
+	s.joinAt, s.joined = 0, s.steps
 }
 
 // restartAPIServer is an outage after which the server knows nothing but what
@@ -283,14 +295,13 @@ func (s *soak) restartAPIServer() {
 	s.joinAt = s.steps + 1
 }
 
+const approval = "held deletions are approved"
+
 // settle ends all disturbance and waits until git has everything.
 func (s *soak) settle() {
 	s.remoteOn()
 	if s.joinAt > 0 {
 		s.join()
-	}
-	if s.agent.ended(); !s.agent.up() {
-		s.agent.start()
 	}
 	// A last change lets the agent meet what people did to its branch.
 	s.cluster.touch()
@@ -298,12 +309,17 @@ func (s *soak) settle() {
 	began := time.Now()
 	var differences, held string
 	waitFor(s.t, soakSettle, func() string { return differences + "\n" + s.agent.tail() }, func(context.Context) bool {
-		if why := s.agent.ended(); why != "" {
-			s.t.Fatalf("the agent ended by itself: %s", why)
+		s.steps++ // so that an agent that still gives up is started, and one that keeps on is not
+		if s.watch(); !s.agent.up() {
+			s.agent.start()
 		}
 		s.people.fetch()
+		if s.counts[approval] == 0 {
+			s.people.noteHeld()
+			s.people.checkHeld(s.cluster.reborn)
+		}
 		if digest := s.people.held(); digest != "" && digest == held {
-			s.did("held deletions are approved")
+			s.did(approval)
 			s.agent.approve(digest)
 		} else {
 			held = digest
