@@ -134,9 +134,10 @@ func heldName(k kube.Key) string {
 
 func parseHeldName(s string) (kube.Key, error) {
 	bad := fmt.Errorf("%q names no object", s)
-	resource, name, ok := strings.Cut(s, " ")
+	resource, name, _ := strings.Cut(s, " ")
 	gr := schema.ParseGroupResource(resource)
 	k := kube.Key{Group: gr.Group, Resource: gr.Resource}
+	var ok bool
 	if namespace, rest, namespaced := strings.Cut(name, "/"); namespaced {
 		name = rest
 		if k.Namespace, ok = unescape(namespace); !ok || namespace == "" {

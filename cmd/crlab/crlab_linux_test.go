@@ -43,7 +43,7 @@ func start(t *testing.T, args ...string) *crlab {
 	t.Helper()
 	lab := &crlab{dir: filepath.Join(t.TempDir(), "lab")}
 	lab.Cmd = exec.Command(os.Args[0], append([]string{"--dir", lab.dir}, args...)...)
-	lab.Cmd.Env = append(os.Environ(), beCrlab+"=1")
+	lab.Env = append(os.Environ(), beCrlab+"=1")
 	lab.Stdout, lab.Stderr = &lab.output, &lab.output
 	if err := lab.Start(); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type Raw struct {
 func (p *Pack) Header(offset int64) (Raw, error) {
 	var b [64]byte
 	n, err := p.readAt(b[:], offset)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return Raw{}, err
 	}
 	raw, used, ok := parseHeader(b[:n], offset)
@@ -106,7 +106,7 @@ type section struct {
 func (s *section) Read(b []byte) (int, error) {
 	n, err := s.p.readAt(b, s.at)
 	s.at += int64(n)
-	if n > 0 && err == io.EOF {
+	if n > 0 && errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return n, err

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"hash/crc32"
@@ -101,7 +102,7 @@ func (s *scanner) Read(b []byte) (int, error) {
 func (s *scanner) next() (Raw, error) {
 	s.sum()
 	s.crc.Reset()
-	if err := s.fill(maxHeader); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	if err := s.fill(maxHeader); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Raw{}, err
 	}
 	raw, used, ok := parseHeader(s.buf[s.pos:s.end], s.at())

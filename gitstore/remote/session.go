@@ -29,7 +29,7 @@ func (r *Refs) Can(c capability.Capability) bool { return r.caps.Supports(c) }
 type Session struct {
 	r    *Remote
 	link link
-	ctx  context.Context // ends when the server is silent for too long
+	ctx  context.Context //nolint:containedctx // of the one Fetch that it serves; ends when the server is silent for too long
 	idle *idle
 	Refs *Refs
 }

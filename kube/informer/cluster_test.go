@@ -2,7 +2,7 @@ package informer_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +114,7 @@ func (w widgets) uninstall(ctx context.Context) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("still there: %v", err)
+		return errors.Join(errors.New("still there"), err)
 	})
 }
 

@@ -120,7 +120,7 @@ func (k *known) replace(items []any) []types.NamespacedName {
 // keeps the names. The Reflector calls it from one goroutine at a time.
 type feed struct {
 	// ctx is the informer's. The Reflector's store has no other way to get one.
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // see above
 	informer *informer
 }
 

@@ -30,8 +30,9 @@ var (
 )
 
 // Get reads one object from the server and encodes it as its rule says. Errors
-// are ErrNotFound, ErrUnselected, ErrUnknownKind (also for a kind that is gone), those of kube.Encode and those of
-// the request; only the first is proof that the object does not exist.
+// are ErrNotFound, ErrUnselected, ErrUnknownKind (also for a kind that is gone),
+// those of kube.Encode and those of the request; only the first is proof that the
+// object does not exist.
 func (f *Fleet) Get(ctx context.Context, key kube.Key) (State, error) {
 	k, ok := f.kind(key.GroupResource())
 	if !ok || k.version == "" || k.gone {
@@ -98,7 +99,7 @@ func (f *Fleet) Proven(ctx context.Context, resource schema.GroupResource) error
 // false for a resource that is not watched.
 func (f *Fleet) Kind(resource schema.GroupResource) (name string, namespaced, ok bool) {
 	k, ok := f.kind(resource)
-	return k.definition.kind, k.namespaced, ok && k.definition.kind != ""
+	return k.kind, k.namespaced, ok && k.kind != ""
 }
 
 // ClusterUID returns what identifies the cluster: the uid of its Namespace

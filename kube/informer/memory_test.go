@@ -58,7 +58,7 @@ func widget(n int) *unstructured.Unstructured {
 	obj.SetResourceVersion(fmt.Sprint(n))
 	obj.SetManagedFields([]metav1.ManagedFieldsEntry{{
 		Manager: "controller", Operation: "Update", APIVersion: "memory.test.dev/v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:field1":{}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:field1":{}}}`),
 	}})
 	return obj
 }

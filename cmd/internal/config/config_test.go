@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,8 +215,8 @@ func TestMistakes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := parse("config.yaml", []byte(tt.content), nil, nil)
-			errs, ok := err.(Errors)
-			if !ok || len(errs) != 1 {
+			var errs Errors
+			if !errors.As(err, &errs) || len(errs) != 1 {
 				t.Fatalf("got %d mistakes, want one:\n%v", len(errs), err)
 			}
 			if want := strings.Replace(tt.want, "%s", "config.yaml", 1); !strings.HasPrefix(err.Error(), want) {
@@ -323,7 +324,8 @@ func FuzzConfig(f *testing.F) {
 		}
 		for _, overrides := range [][]Override{nil, flags} {
 			c, err := parse("c.yaml", []byte(content), nil, overrides)
-			errs, _ := err.(Errors)
+			var errs Errors
+			_ = errors.As(err, &errs)
 			if (c == nil) != (len(errs) > 0) || (err == nil) != (c != nil) {
 				t.Fatalf("config %v with error %v", c, err)
 			}

@@ -114,7 +114,7 @@ func (c *Config) validateRules(p *places) {
 	}
 	var s kube.Selection
 	for i, r := range c.Select {
-		rule := r.Matcher.rule()
+		rule := r.rule()
 		rule.SkipOwned = r.SkipOwned
 		rule.Shape.Status = r.Status
 		rule.Shape.Drop = fieldPaths(p, listPath("select", i, "drop"), r.Drop)
