@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/crmirror/crmirror/gitstore/pack"
@@ -136,7 +138,39 @@ func (s *Store) reopenCache() error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	if err := s.checkHistory(); err != nil {
+		return err
+	}
 	return s.attachWorktree()
+}
+
+// checkHistory proves that our commits' history ends only where the file
+// "shallow" says so: else git, which people may run in the clone, refuses it.
+func (s *Store) checkHistory() error {
+	list, err := s.readShallow()
+	if err != nil {
+		return err
+	}
+	seen := map[Hash]bool{} // the ends, and what was visited
+	for _, h := range list {
+		seen[h] = true
+	}
+	queue := append(slices.Collect(maps.Values(s.local)), s.head)
+	for len(queue) > 0 {
+		h := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if h.IsZero() || seen[h] {
+			continue
+		}
+		seen[h] = true
+		_, parents, err := s.commitTree(h)
+		if err != nil {
+			return fmt.Errorf("read history of %s: %w", s.branch, err)
+		}
+		queue = append(queue, parents...)
+	}
+	s.db.DropCaches()
+	return nil
 }
 
 // damagedFile marks, in the clone, that something in it could not be read.

@@ -79,6 +79,15 @@ func TestCacheRepair(t *testing.T) {
 		{"HEAD empty", func(t *testing.T, repo string) { truncate(t, repo+"/HEAD", 0) }},
 		{"config gone", func(t *testing.T, repo string) { remove(t, repo+"/config") }},
 		{"config nonsense", func(t *testing.T, repo string) { writeFile(t, repo+"/config", "[core\n") }},
+		{"shallow nonsense", func(t *testing.T, repo string) { writeFile(t, repo+"/shallow", "nonsense\n") }},
+		{"history lost", func(t *testing.T, repo string) {
+			// As when "shallow" is lost: the head's parent is not here.
+			h := git(t, repo, "rev-parse", "main")
+			writeFile(t, repo+"/shallow", h+"\n")
+			git(t, repo, "repack", "-adq")
+			git(t, repo, "prune", "--expire=now")
+			remove(t, repo+"/shallow")
+		}},
 		{"everything gone", func(t *testing.T, repo string) { remove(t, repo) }},
 		{"worktree gone", func(t *testing.T, repo string) { remove(t, filepath.Dir(repo)+"/worktree") }},
 	}
@@ -109,6 +118,7 @@ func TestCacheRepair(t *testing.T) {
 			if got := git(t, dir+"/worktree", "status", "--porcelain"); got != "" {
 				t.Errorf("git status: %s", got)
 			}
+			git(t, dir+"/worktree", "fsck", "--strict")
 			git(t, remoteCopy, "fsck", "--strict")
 			if got := git(t, remoteCopy, "log", "--format=%s", "main"); got != "three\ntwo\none" {
 				t.Errorf("log: %s", got)

@@ -99,6 +99,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 	if len(req.Haves) > 0 {
 		shallows, err := s.readShallow()
 		if err != nil {
+			s.damaged = errors.Is(err, ErrDamaged) // the next Fetch clones anew
 			return err
 		}
 		req.Shallows = shallows
@@ -199,7 +200,8 @@ func (s *Store) take(ctx context.Context, seen map[string]Hash) error {
 
 // readShallow returns the commits that are here without their parents.
 func (s *Store) readShallow() ([]Hash, error) {
-	b, err := os.ReadFile(filepath.Join(s.layout.common, "shallow"))
+	file := filepath.Join(s.layout.common, "shallow")
+	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -208,9 +210,10 @@ func (s *Store) readShallow() ([]Hash, error) {
 	}
 	var list []Hash
 	for line := range strings.Lines(string(b)) {
-		if line = strings.TrimSpace(line); plumbing.IsHash(line) {
-			list = append(list, plumbing.NewHash(line))
+		if line = strings.TrimSpace(line); !plumbing.IsHash(line) {
+			return nil, fmt.Errorf("%w: %s", ErrDamaged, file)
 		}
+		list = append(list, plumbing.NewHash(line))
 	}
 	return list, nil
 }
