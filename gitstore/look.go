@@ -2,8 +2,10 @@ package gitstore
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"strings"
+	"time"
 )
 
 // FullPath returns a path relative to Options.Path as seen from the
@@ -35,7 +37,8 @@ func (s *Store) KeepRefs(names ...string) error {
 
 // CommitInfo is what a commit says of itself.
 type CommitInfo struct {
-	Author  string // name
+	Author  string    // name
+	When    time.Time // of committing, by the committer's clock
 	Parents []Hash
 }
 
@@ -51,9 +54,18 @@ func (s *Store) Info(commit Hash) (CommitInfo, error) {
 	}
 	info := CommitInfo{Parents: parents}
 	for line := range bytes.Lines(content) {
-		if rest, ok := strings.CutPrefix(string(line), "author "); ok {
+		text := strings.TrimSpace(string(line))
+		if text == "" {
+			break // the message follows
+		}
+		if rest, ok := strings.CutPrefix(text, "author "); ok {
 			info.Author, _, _ = strings.Cut(rest, " <")
-			break
+		}
+		if rest, ok := strings.CutPrefix(text, "committer "); ok {
+			var seconds int64
+			if _, err := fmt.Sscanf(rest[strings.LastIndexByte(rest, '>')+1:], " %d", &seconds); err == nil {
+				info.When = time.Unix(seconds, 0)
+			}
 		}
 	}
 	return info, nil

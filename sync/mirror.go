@@ -23,6 +23,8 @@ type Cluster interface {
 	Proven(ctx context.Context, gr schema.GroupResource) error
 	// Kind returns the kind of a served resource.
 	Kind(gr schema.GroupResource) (kind string, namespaced, ok bool)
+	// Created returns when a resource's CRD was created; zero when it has none.
+	Created(gr schema.GroupResource) time.Time
 	// ClusterUID returns the uid of the namespace kube-system.
 	ClusterUID(ctx context.Context) (string, error)
 	// Synced tells whether every scope is known and was listed, or told to be failing.
@@ -84,6 +86,7 @@ type Mirror struct {
 	deleted  map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
 	refless  bool                     // the remote takes no refs of ours
 	recalled bool                     // what an earlier process held is known
+	agreed   time.Time                // when an earlier process moved the base last
 	checked  bool                     // files outside every scope were looked at since the last fetch
 }
 

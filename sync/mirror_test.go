@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -161,6 +162,14 @@ func TestKindGone(t *testing.T) {
 			w.remove(widgetRange(0, 2)...)
 			w.inbox.KindGone(w.t.Context(), widgets)
 			w.listAs(widgets, true)
+		}},
+		{"deleted and installed again while the agent was down", func(w *world) {
+			for _, key := range widgetRange(0, 2) {
+				delete(w.cluster.objects, key)
+			}
+			w.cluster.created[widgets] = w.now.Add(time.Second)
+			w.start()
+			w.list(widgets, namespaceResource)
 		}},
 		{"deleted while the agent was down", func(w *world) {
 			for _, key := range widgetRange(0, 2) {

@@ -111,6 +111,12 @@ func (m *Mirror) load(ctx context.Context) error {
 	if err := m.recallHeld(ctx); err != nil {
 		return err
 	}
+	if !m.loaded {
+		// No base, no earlier process: nothing is known then.
+		if info, err := m.repo.Info(m.repo.Ref(m.refs.Base)); err == nil {
+			m.agreed = info.When
+		}
+	}
 	idx := newIndex()
 	var changed []string
 	m.repo.Walk("", func(path string, h gitstore.Hash, _ filemode.FileMode) bool {

@@ -83,7 +83,7 @@ func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served m
 	switch {
 	case listed && s.listing.Has(key):
 		return e, false
-	case listed && s.listing.Reborn:
+	case listed && (s.listing.Reborn || m.rebornWhileDown(key)):
 		e.Reason = ReasonKindGone
 	case listed && m.marker != nil && m.marker.Adopted != nil:
 		e.Reason = ReasonAdopted
@@ -96,6 +96,13 @@ func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served m
 		return e, false
 	}
 	return e, true
+}
+
+// rebornWhileDown tells whether the CRD is younger than what an earlier process
+// agreed on with the cluster. The files that it left behind are of a CRD before
+// it then, as after a reinstall: that its objects are gone proves nothing.
+func (m *Mirror) rebornWhileDown(key kube.Key) bool {
+	return !m.agreed.IsZero() && !m.isSettled(key) && m.cluster.Created(key.GroupResource()).After(m.agreed)
 }
 
 // servedResources returns the resources that informers watch, and whether all

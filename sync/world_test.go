@@ -248,6 +248,7 @@ type fakeCluster struct {
 	objects map[kube.Key]*unstructured.Unstructured
 	scopes  map[schema.GroupResource]bool
 	proofs  map[schema.GroupResource]error
+	created map[schema.GroupResource]time.Time
 	getErr  error
 	gets    int
 }
@@ -256,6 +257,7 @@ func newFakeCluster(uid string) *fakeCluster {
 	return &fakeCluster{
 		uid: uid, objects: map[kube.Key]*unstructured.Unstructured{},
 		scopes: map[schema.GroupResource]bool{}, proofs: map[schema.GroupResource]error{},
+		created: map[schema.GroupResource]time.Time{},
 	}
 }
 
@@ -335,6 +337,8 @@ func (c *fakeCluster) Kind(gr schema.GroupResource) (string, bool, bool) {
 	}[gr.Resource]
 	return kind, gr != namespaceResource && gr != crdResource, kind != ""
 }
+
+func (c *fakeCluster) Created(gr schema.GroupResource) time.Time { return c.created[gr] }
 
 func (c *fakeCluster) ClusterUID(context.Context) (string, error) { return c.uid, nil }
 

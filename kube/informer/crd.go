@@ -1,6 +1,8 @@
 package informer
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +21,7 @@ type definition struct {
 	kind       string
 	namespaced bool
 	uid        types.UID
+	created    time.Time
 	// generation changes with every change of the spec.
 	generation int64
 	// version is the one to read objects at: the storage version if it is
@@ -41,6 +44,7 @@ func defined(crd *unstructured.Unstructured) definition {
 		kind:        kind,
 		namespaced:  scope == "Namespaced",
 		uid:         crd.GetUID(),
+		created:     crd.GetCreationTimestamp().Time,
 		generation:  crd.GetGeneration(),
 		version:     readVersion(crd),
 		established: condition(crd, "Established"),

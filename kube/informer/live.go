@@ -102,6 +102,13 @@ func (f *Fleet) Kind(resource schema.GroupResource) (name string, namespaced, ok
 	return k.kind, k.namespaced, ok && k.kind != ""
 }
 
+// Created returns when the CRD of a watched resource was created, by the server's
+// clock; zero for a resource without one.
+func (f *Fleet) Created(resource schema.GroupResource) time.Time {
+	k, _ := f.kind(resource)
+	return k.created
+}
+
 // ClusterUID returns what identifies the cluster: the uid of its Namespace
 // kube-system.
 func (f *Fleet) ClusterUID(ctx context.Context) (string, error) {

@@ -21,7 +21,7 @@ const (
 	// for etcd.
 	loadWorkers = 8
 	// servedTimeout is how long a resource may take from "established" to served.
-	servedTimeout = 30 * time.Second
+	servedTimeout = 3 * time.Minute
 	// fieldManager is the owner of what is loaded: not crmirror.
 	fieldManager = "crlab"
 )
