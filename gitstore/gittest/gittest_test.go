@@ -1,11 +1,14 @@
 package gittest
 
 import (
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // remote creates a folder with an empty bare repository "repo.git".
@@ -126,6 +129,42 @@ func TestHTTPIntercept(t *testing.T) {
 	server.Intercept(nil)
 	if _, err := Run(t.Context(), "", "ls-remote", url); err != nil {
 		t.Errorf("ls-remote without an interceptor: %v", err)
+	}
+}
+
+// A client that goes away in the middle of a push leaves nothing running behind
+// the server.
+func TestHTTPClientGoesAway(t *testing.T) {
+	server := newHTTP(t, NewHTTP, remote(t))
+	client, err := net.Dial("tcp", server.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(client, "POST /repo.git/git-receive-pack HTTP/1.1\r\nHost: lab\r\nAuthorization: Basic Z2l0OnNlY3JldA==\r\n"+
+		"Content-Type: application/x-git-receive-pack-request\r\nContent-Length: 1000000\r\n\r\n0000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(30 * time.Second)
+	for server.Pushes() == 0 {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-deadline:
+			t.Fatal("the request did not arrive")
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		server.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-deadline:
+		t.Fatal("the server waits for git to end")
 	}
 }
 

@@ -152,37 +152,39 @@ func (s *HTTP) check(backend http.Handler) http.Handler {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
 			s.pushes.Add(1)
 		}
-		if err := s.withLength(r); err != nil {
+		if err := s.spool(r); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
+		defer r.Body.Close()
 		r.Body = &countingBody{ReadCloser: r.Body, count: &s.received}
 		backend.ServeHTTP(w, r)
 	})
 }
 
-// withLength spools a chunked body to a file, since CGI wants to know its length
-// beforehand. The git command line sends large pushes that way.
-func (s *HTTP) withLength(r *http.Request) error {
-	if r.ContentLength >= 0 {
+// spool takes the whole body into a file before git sees any of it: CGI wants to
+// know its length beforehand, and "git http-backend" never ends, busy, when a
+// client that announced a length goes away in the middle.
+func (s *HTTP) spool(r *http.Request) error {
+	if r.ContentLength == 0 {
 		return nil
 	}
-	spool, err := os.CreateTemp("", "crmirror-gittest-")
+	file, err := os.CreateTemp("", "crmirror-gittest-")
 	if err != nil {
 		return fmt.Errorf("spool request: %w", err)
 	}
 	// Removed at once: the open file is all that is needed.
-	if err := os.Remove(spool.Name()); err != nil {
-		return fmt.Errorf("spool request: %w", errors.Join(err, spool.Close()))
+	if err := os.Remove(file.Name()); err != nil {
+		return fmt.Errorf("spool request: %w", errors.Join(err, file.Close()))
 	}
-	size, err := io.Copy(spool, r.Body)
+	size, err := io.Copy(file, r.Body)
 	if err == nil {
-		_, err = spool.Seek(0, io.SeekStart)
+		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return fmt.Errorf("spool request: %w", errors.Join(err, spool.Close()))
+		return fmt.Errorf("spool request: %w", errors.Join(err, file.Close()))
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = spool, size, nil
+	r.Body, r.ContentLength, r.TransferEncoding = file, size, nil
 	return nil
 }
 
