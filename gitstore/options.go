@@ -45,7 +45,10 @@ type Options struct {
 	Refs []string
 	// Worktree keeps, with a URL, a worktree at Dir/worktree.
 	Worktree bool
-	Auth     Auth
+	// Shared opens a person's own repository beside another crmirror that works in
+	// it: for SetRef, which git's own locks protect, and for reading.
+	Shared bool
+	Auth   Auth
 	// Author is who commits are by; empty fields take "crmirror" and "crmirror@localhost".
 	Author Identity
 	// Timeout is how long the remote may be silent within a network operation;

@@ -21,6 +21,9 @@ func (s *Store) openOwn(ctx context.Context) error {
 		return err
 	}
 	s.layout = l
+	if !found && s.opts.Shared {
+		return fmt.Errorf("open repository %s: there is none", s.opts.Dir)
+	}
 	if !found {
 		if err := os.MkdirAll(l.common, 0o777); err != nil {
 			return fmt.Errorf("create repository %s: %w", s.opts.Dir, err)
@@ -29,15 +32,19 @@ func (s *Store) openOwn(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.acquire(filepath.Join(l.git, "crmirror.lock")); err != nil {
-		return err
+	if !s.opts.Shared {
+		if err := s.acquire(filepath.Join(l.git, "crmirror.lock")); err != nil {
+			return err
+		}
 	}
 	if err := s.attach(); err != nil {
 		return s.ownDamage(err)
 	}
-	// What a killed crmirror left locked is its own to unlock; git's is not.
-	if err := s.refs.Locks.Sweep(l.git, l.common); err != nil {
-		return fmt.Errorf("open repository %s: remove locks of a killed crmirror: %w", s.opts.Dir, err)
+	if !s.opts.Shared {
+		// What a killed crmirror left locked is its own to unlock; git's is not.
+		if err := s.refs.Locks.Sweep(l.git, l.common); err != nil {
+			return fmt.Errorf("open repository %s: remove locks of a killed crmirror: %w", s.opts.Dir, err)
+		}
 	}
 	if err := s.readOwn(ctx); err != nil {
 		return err

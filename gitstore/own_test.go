@@ -186,6 +186,36 @@ func TestKilledWithLocks(t *testing.T) {
 	}
 }
 
+// TestSharedBesideTheAgent: a command sets a ref in a repository that an agent
+// works in, and the agent sees it at its next Fetch.
+func TestSharedBesideTheAgent(t *testing.T) {
+	dir, agent := ownRepo(t)
+	const ref = "refs/crmirror/x/approved"
+	if err := agent.KeepRefs(ref); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, ErrInUse) {
+		t.Fatalf("a second agent: %v, want ErrInUse", err)
+	}
+	command, err := Open(t.Context(), Options{Dir: dir, Refs: []string{ref}, Shared: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.SetRef(t.Context(), ref, command.Head()); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fetch(t, agent)
+	if got := agent.Ref(ref); got != agent.Head() {
+		t.Errorf("the agent sees %s, want %s", got, agent.Head())
+	}
+	if _, err := Open(t.Context(), Options{Dir: t.TempDir() + "/none", Shared: true}); err == nil {
+		t.Error("a shared store was created where nothing is")
+	}
+}
+
 // TestPersonCommits: the branch of a person's repository moves under us.
 func TestPersonCommits(t *testing.T) {
 	dir, s := ownRepo(t)
