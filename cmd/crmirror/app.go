@@ -226,6 +226,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 			SSHAgentSocket: a.lookup("SSH_AUTH_SOCK"), KnownHostsFile: repo.Auth.KnownHostsFile,
 			Username: repo.Auth.Username, PasswordFile: repo.Auth.PasswordFile,
 			TokenFile: repo.Auth.TokenFile, BearerTokenFile: repo.Auth.BearerTokenFile, CAFile: repo.Auth.CAFile,
+			InsecureHTTP: repo.Auth.InsecureHTTP,
 		},
 		Author:  gitstore.Identity{Name: repo.Author.Name, Email: repo.Author.Email},
 		Timeout: s.cfg.Timeouts.Git, Log: s.log,

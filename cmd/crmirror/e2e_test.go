@@ -69,20 +69,23 @@ func tokenFile() string { return filepath.Join(world.lab.Dir, "token") }
 
 // user is somebody at a shell: a home folder, an environment, a working folder.
 type user struct {
-	t    *testing.T
-	home string
-	env  []string // besides HOME and PATH
+	t      *testing.T
+	binary string
+	home   string
+	env    []string // besides HOME and PATH
 }
 
 // newUser returns a user whose kubectl would speak to the lab's first cluster.
 func newUser(t *testing.T) *user {
 	t.Helper()
-	return &user{t: t, home: t.TempDir(), env: []string{"KUBECONFIG=" + world.lab.Kubeconfig(0)}}
+	return &user{t: t, binary: world.binary, home: t.TempDir(), env: []string{"KUBECONFIG=" + world.lab.Kubeconfig(0)}}
 }
 
 // onCluster returns the same user with another cluster, from 0.
 func (u *user) onCluster(i int) *user {
-	return &user{t: u.t, home: u.home, env: []string{"KUBECONFIG=" + world.lab.Kubeconfig(i)}}
+	other := *u
+	other.env = []string{"KUBECONFIG=" + world.lab.Kubeconfig(i)}
+	return &other
 }
 
 // path returns a path below the user's home.
@@ -119,7 +122,7 @@ func (r result) String() string {
 const patience = 2 * time.Minute
 
 func (u *user) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(world.binary, args...)
+	cmd := exec.Command(u.binary, args...)
 	cmd.Dir = u.home
 	cmd.Env = append([]string{"HOME=" + u.home, "PATH=" + os.Getenv("PATH")}, u.env...)
 	return cmd

@@ -12,6 +12,7 @@ import (
 func newLogger(cfg config.Log, w io.Writer) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(w)
+	log.AddHook(nextSteps{})
 	if cfg.Format == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{})
 	} else {
@@ -21,4 +22,19 @@ func newLogger(cfg config.Log, w io.Writer) *logrus.Logger {
 		log.SetLevel(level)
 	}
 	return log
+}
+
+// nextSteps adds to a logged error what a person can do about it: the agent does
+// not end with most errors, so nobody else would say.
+type nextSteps struct{}
+
+func (nextSteps) Levels() []logrus.Level { return []logrus.Level{logrus.ErrorLevel, logrus.WarnLevel} }
+
+func (nextSteps) Fire(entry *logrus.Entry) error {
+	if err, ok := entry.Data[logrus.ErrorKey].(error); ok {
+		if next := nextStep(err); next != "" {
+			entry.Data["next"] = next
+		}
+	}
+	return nil
 }

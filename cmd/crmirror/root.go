@@ -64,8 +64,9 @@ func run(ctx context.Context, env environment) int {
 
 func rootCommand(env environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:   commandName(env.args[0]),
-		Short: "Keep Kubernetes custom resources and a git repository in step",
+		Use:         "crmirror",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: commandName(env.args[0])},
+		Short:       "Keep Kubernetes custom resources and a git repository in step",
 		Long: `crmirror keeps Kubernetes custom resources and a git repository in step.
 
   crmirror backup --repo ./backup       one backup of every custom resource, into a repository
