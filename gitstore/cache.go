@@ -87,8 +87,9 @@ func isDiskError(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || isNoSpace(err)
 }
 
-// wipe removes the clone. The worktree stays: its files are brought in line
-// with the next head, and what people put beside them is theirs.
+// wipe removes the clone. The worktree stays, and with it the index, which
+// tells what of it is ours: its files are brought in line with the next head,
+// and what people put beside them is theirs.
 func (s *Store) wipe() error {
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
@@ -96,8 +97,17 @@ func (s *Store) wipe() error {
 		}
 		s.db = nil
 	}
-	if err := os.RemoveAll(s.layout.git); err != nil {
+	entries, err := os.ReadDir(s.layout.git)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove damaged cache: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == "index" {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.layout.git, e.Name())); err != nil {
+			return fmt.Errorf("remove damaged cache: %w", err)
+		}
 	}
 	s.head, s.tree, s.local, s.checkedOut = Hash{}, tree.Tree{}, map[string]Hash{}, nil
 	s.damaged = false

@@ -127,6 +127,38 @@ func TestCacheRepair(t *testing.T) {
 	}
 }
 
+// TestRenewedWorktree: a clone made anew takes away the files that the old one
+// had checked out and the branch has no more.
+func TestRenewedWorktree(t *testing.T) {
+	bare, dir := bareRepo(t), filepath.Join(t.TempDir(), "cache")
+	s := open(t, Options{URL: bare, Dir: dir, Worktree: true})
+	fetch(t, s)
+	commit(t, s, "one", put("a", "a\n"), put("b", "b\n"))
+	push(t, s)
+	if _, err := s.UpdateWorktree(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir+"/worktree/beside", "a person's\n")
+	other := open(t, Options{URL: bare, Dir: filepath.Join(t.TempDir(), "other")})
+	fetch(t, other)
+	commit(t, other, "two", Edit{Path: "b", Delete: true})
+	push(t, other)
+
+	writeFile(t, dir+"/repo.git/config", "[core\n")
+	s = open(t, Options{URL: bare, Dir: dir, Worktree: true})
+	fetch(t, s)
+	if _, err := s.UpdateWorktree(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"a": "a\n", "beside": "a person's\n"}
+	if diff := cmp.Diff(want, diskFiles(t, dir+"/worktree")); diff != "" {
+		t.Errorf("worktree (-want +got):\n%s", diff)
+	}
+}
+
 // TestBlobDamage: a file's content in the cache turns out to be unreadable
 // only when it is read or pushed.
 func TestBlobDamage(t *testing.T) {
