@@ -61,6 +61,11 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 		}
 		m.stale = true // whether it arrived, or what is there now, is not known
 		if !errors.Is(err, gitstore.ErrDiverged) {
+			// The commit stands; the files follow it, whatever became of the push. In
+			// a person's repository git would show its reversal as staged otherwise.
+			if m.loaded && m.repo.Head() == m.at {
+				return errors.Join(err, m.checkout(ctx, report))
+			}
 			return err
 		}
 		if attempt == rederivations {

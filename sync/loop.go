@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,6 +214,9 @@ func (l *Loop) done(report *Report, err error) {
 	first, ended, since := l.health.cycle(report, err)
 	switch {
 	case err == nil && l.started.IsZero():
+		if ended {
+			l.log.WithField("since", since.Format(time.RFC3339)).Info("cycles finish again")
+		}
 		l.started = time.Now()
 		l.log.WithFields(logrus.Fields{"objects": report.Objects(), "held": len(report.Held), "unreadable": len(report.Failing)}).
 			Info("in sync; watching")
@@ -239,7 +243,7 @@ func (l *Loop) tellFindings(report *Report) {
 		tell(f.Path, "left as it is: "+f.Text)
 	}
 	for _, left := range report.Left {
-		tell(left.Path, "left as it is in the worktree: "+left.Reason)
+		tell(cmp.Or(left.Path, "worktree"), "left as it is: "+left.Reason)
 	}
 	if n := len(report.Orphans); n > 0 {
 		tell(fmt.Sprintf("%d files", n), "selected by no rule any more; they are kept as they are")

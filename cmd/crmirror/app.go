@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +68,31 @@ func (a *app) addConfigFlags(cmd *cobra.Command) *configFlags {
 	return f
 }
 
+// again is what to add to another command line so that it means the same
+// repository and cluster.
+func (f *configFlags) again(cfg *config.Config) string {
+	var b strings.Builder
+	add := func(name, value string) {
+		if value == "" {
+			return
+		}
+		if strings.ContainsAny(value, " \t'\"\\$*?&;|<>()") {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		b.WriteString(" --" + name + " " + value)
+	}
+	add("config", f.file)
+	for _, flag := range flagPaths() {
+		switch value := *f.values[flag.path]; {
+		case flag.path == "cluster" && f.file == "":
+			add(flag.name, cfg.Cluster) // else it would come from the kubeconfig of that moment
+		case flag.path != "log.level":
+			add(flag.name, value)
+		}
+	}
+	return b.String()
+}
+
 type flagPath struct{ name, path, usage string }
 
 func flagPaths() []flagPath {
@@ -86,19 +110,16 @@ func flagPaths() []flagPath {
 	}
 }
 
-// load reads the configuration. Without a file, what can be told from the
-// kubeconfig and the command's own defaults is filled in.
+// load reads the configuration. Below file, variables and flags lie the command's
+// own defaults and, without a file, a name for the cluster from the kubeconfig.
 func (a *app) load(f *configFlags, defaults ...config.Override) (*config.Config, error) {
 	file := f.file
 	if file == "" {
 		file = a.lookup("CRMIRROR_CONFIG")
 	}
-	var overrides []config.Override
+	overrides := defaults
 	if file == "" {
-		if a.lookup("CRMIRROR_CLUSTER") == "" {
-			overrides = append(overrides, config.Override{Path: "cluster", Value: a.clusterName(), Source: "the kubeconfig"})
-		}
-		overrides = append(overrides, defaults...)
+		overrides = append(overrides, config.Override{Path: "cluster", Value: a.clusterName(), Source: "the kubeconfig", Default: true})
 	}
 	for _, flag := range flagPaths() {
 		if v := *f.values[flag.path]; v != "" {
@@ -147,10 +168,6 @@ func (a *app) clusterName() string {
 	return clean
 }
 
-// maxHold bounds how long listings keep a batch open: one that never ends must
-// not hold up the commits of everything else.
-const maxHold = 15 * time.Minute
-
 // session is one command's connection to a cluster and a repository.
 type session struct {
 	cfg    *config.Config
@@ -161,12 +178,14 @@ type session struct {
 	inbox  *sync.Inbox
 	batch  *sync.Batch
 	mirror *sync.Mirror
+	shared bool // only refs are set, beside an agent that may be running
 }
 
 // open connects to the cluster and opens the repository's local side. It does
-// not speak to the remote.
-func (a *app) open(ctx context.Context, cfg *config.Config, logs io.Writer) (*session, error) {
-	s := &session{cfg: cfg, log: newLogger(cfg.Log, logs)}
+// not speak to the remote. hold bounds how long listings keep a batch open; 0 is
+// for ever.
+func (a *app) open(ctx context.Context, cfg *config.Config, hold time.Duration) (*session, error) {
+	s := &session{cfg: cfg, log: newLogger(cfg.Log, a.env.stderr)}
 	informer.RouteKlog(s.log)
 	conn, err := a.connection(cfg)
 	if err != nil {
@@ -180,7 +199,7 @@ func (a *app) open(ctx context.Context, cfg *config.Config, logs io.Writer) (*se
 	if err := a.openStore(ctx, s); err != nil {
 		return nil, err
 	}
-	s.batch = sync.NewBatch(sync.BatchOptions{Quiet: cfg.Batch.Quiet, Max: cfg.Batch.Max, MaxObjects: cfg.Batch.MaxObjects, MaxHold: maxHold})
+	s.batch = sync.NewBatch(sync.BatchOptions{Quiet: cfg.Batch.Quiet, Max: cfg.Batch.Max, MaxObjects: cfg.Batch.MaxObjects, MaxHold: hold})
 	s.inbox = sync.NewInbox(s.batch, s.log)
 	s.fleet, err = informer.New(informer.Options{
 		Config: conn, Rules: rules, Sink: s.inbox, Log: s.log,
@@ -232,7 +251,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 		Timeout: s.cfg.Timeouts.Git, Log: s.log,
 	}
 	if repo.IsPath() {
-		opts.Dir = repo.URL
+		opts.Dir, opts.Shared = repo.URL, s.shared
 	} else {
 		dir, err := cacheDir(s.cfg)
 		if err != nil {

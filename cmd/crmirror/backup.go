@@ -43,17 +43,17 @@ Exit code: 0 everything is in git; 3 it is but for what the report lists; 1 erro
 		if err != nil {
 			return err
 		}
-		cfg, err := a.load(flags, config.Override{Path: "log.level", Value: "warn", Source: "the default of backup"})
+		cfg, err := a.load(flags, config.Override{Path: "log.level", Value: "warn", Source: "the default of backup", Default: true})
 		if err != nil {
 			return err
 		}
-		return a.backup(cmd.Context(), cfg, format)
+		return a.backup(cmd.Context(), cfg, format, flags.again(cfg))
 	}
 	return cmd
 }
 
-func (a *app) backup(ctx context.Context, cfg *config.Config, format outputFormat) (err error) {
-	s, err := a.open(ctx, cfg, a.env.stderr)
+func (a *app) backup(ctx context.Context, cfg *config.Config, format outputFormat, again string) (err error) {
+	s, err := a.open(ctx, cfg, 0)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (a *app) backup(ctx context.Context, cfg *config.Config, format outputForma
 	if err != nil {
 		return err
 	}
-	result := newBackupResult(report, s.repository(), s.store.Branch(), cfg.Repository.Path)
+	result := newBackupResult(report, s, again)
 	if err := result.write(a.env.stdout, format); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

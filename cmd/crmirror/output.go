@@ -67,7 +67,7 @@ func findingsOf(r *sync.Report) []finding {
 		add(scope.String(), "cannot be read, its files stay as they are: "+err.Error())
 	}
 	for key, err := range r.Postponed {
-		add(key.String(), "its deletion could not be proven now: "+err.Error())
+		add(key.String(), "not settled yet, tried again next time: "+err.Error())
 	}
 	for _, left := range r.Left {
 		add(cmp.Or(left.Path, "worktree"), "left as it is: "+left.Reason)
@@ -76,16 +76,18 @@ func findingsOf(r *sync.Report) []finding {
 	return out
 }
 
-func newBackupResult(r *sync.Report, repository, branch, path string) backupResult {
+// newBackupResult sums a report up. again is what to add to another command so
+// that it means the same repository and cluster.
+func newBackupResult(r *sync.Report, s *session, again string) backupResult {
 	result := backupResult{
-		Repository: repository, Branch: branch, Path: path, Commit: r.Commit, Pushed: r.Pushed,
+		Repository: s.repository(), Branch: s.store.Branch(), Path: s.cfg.Repository.Path, Commit: r.Commit, Pushed: r.Pushed,
 		Resources: r.Resources(), Findings: findingsOf(r),
 	}
 	for _, key := range r.Orphans {
 		result.Orphans = append(result.Orphans, key.String())
 	}
 	if len(r.Held) > 0 {
-		result.Held = &heldResult{Digest: r.Held.Digest(), Approve: "crmirror approve " + r.Held.Digest()}
+		result.Held = &heldResult{Digest: r.Held.Digest(), Approve: "crmirror approve " + r.Held.Digest() + again}
 		for _, h := range r.Held {
 			result.Held.Objects = append(result.Held.Objects, h.Key.String())
 		}
@@ -142,6 +144,8 @@ func (b backupResult) outcome() string {
 		where += ", below " + b.Path
 	}
 	switch {
+	case b.Commit == "" && (b.Held != nil || len(b.Findings) > 0):
+		return fmt.Sprintf("Nothing was committed to branch %s of %s.", b.Branch, where)
 	case b.Commit == "":
 		return fmt.Sprintf("Nothing changed: branch %s of %s equals the cluster.", b.Branch, where)
 	case b.Pushed:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/robfig/cron/v3"
 	"github.com/sirupsen/logrus"
@@ -39,8 +40,12 @@ What it cannot push is kept, and pushed when the remote is back.`,
 	return cmd
 }
 
+// maxHold bounds how long listings keep a batch open: one that never ends must
+// not hold up the commits of everything else.
+const maxHold = 15 * time.Minute
+
 func (a *app) run(ctx context.Context, cfg *config.Config) (err error) {
-	s, err := a.open(ctx, cfg, a.env.stderr)
+	s, err := a.open(ctx, cfg, maxHold)
 	if err != nil {
 		return err
 	}

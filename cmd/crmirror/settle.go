@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ by then keeps its file.`,
 }
 
 func (a *app) approve(ctx context.Context, cfg *config.Config, digest string) (err error) {
-	s := &session{cfg: withOwnCache(cfg, "approve"), log: newLogger(cfg.Log, a.env.stderr)}
+	s := &session{cfg: withOwnCache(cfg, "approve"), log: newLogger(cfg.Log, a.env.stderr), shared: true}
 	if err := a.openStore(ctx, s); err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (a *app) approve(ctx context.Context, cfg *config.Config, digest string) (e
 func withOwnCache(cfg *config.Config, command string) *config.Config {
 	own := *cfg
 	if dir, err := cacheDir(cfg); err == nil && !cfg.Repository.IsPath() {
-		own.CacheDir = dir + "." + command
+		own.CacheDir = filepath.Join(dir, command)
 	}
 	own.Repository.Worktree = false
 	return &own
@@ -79,7 +80,7 @@ it is approved.`,
 	}
 	flags := a.addConfigFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := a.load(flags, config.Override{Path: "log.level", Value: "warn", Source: "the default of adopt"})
+		cfg, err := a.load(flags, config.Override{Path: "log.level", Value: "warn", Source: "the default of adopt", Default: true})
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ it is approved.`,
 }
 
 func (a *app) adopt(ctx context.Context, cfg *config.Config) (err error) {
-	s, err := a.open(ctx, withOwnCache(cfg, "adopt"), a.env.stderr)
+	s, err := a.open(ctx, withOwnCache(cfg, "adopt"), 0)
 	if err != nil {
 		return err
 	}
