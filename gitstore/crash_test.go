@@ -159,6 +159,32 @@ func TestRenewedWorktree(t *testing.T) {
 	}
 }
 
+// TestKeepDamagedRef: a ref that is named only after Open is damaged.
+func TestKeepDamagedRef(t *testing.T) {
+	bare, dir := bareRepo(t), filepath.Join(t.TempDir(), "cache")
+	const ref = "refs/crmirror/test/base"
+	for range 2 {
+		s := open(t, Options{URL: bare, Dir: dir})
+		if err := s.KeepRefs(ref); err != nil {
+			t.Fatal(err)
+		}
+		fetch(t, s)
+		commit(t, s, "one", put("a", "a\n"))
+		want, err := s.Base(t.Context(), ref, "base", when)
+		if err != nil {
+			t.Fatal(err)
+		}
+		push(t, s)
+		if got := git(t, bare, "rev-parse", ref); got != want.String() {
+			t.Errorf("%s at the remote: %s, want %s", ref, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		truncate(t, filepath.Join(dir, "repo.git", ref), 0)
+	}
+}
+
 // TestBlobDamage: a file's content in the cache turns out to be unreadable
 // only when it is read or pushed.
 func TestBlobDamage(t *testing.T) {

@@ -2,10 +2,13 @@ package gitstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/crmirror/crmirror/gitstore/refs"
 )
 
 // FullPath returns a path relative to Options.Path as seen from the
@@ -22,11 +25,15 @@ func (s *Store) Unpushed() bool {
 }
 
 // KeepRefs adds full names of refs to those of Options.Refs; the next Fetch
-// learns what the remote says of them.
+// learns what the remote says of them. A cache in which one is damaged is made anew.
 func (s *Store) KeepRefs(names ...string) error {
 	s.opts.Refs = append(s.opts.Refs, names...)
 	for _, name := range names {
 		h, err := s.refs.Read(name)
+		if errors.Is(err, refs.ErrDamaged) && !s.layout.own {
+			s.opts.Log.WithError(err).WithField("cache", s.opts.Dir).Warn("cache cannot be used")
+			return s.renew()
+		}
 		if err != nil {
 			return err
 		}
