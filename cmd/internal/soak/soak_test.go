@@ -208,14 +208,17 @@ func (s *soak) blow() {
 		s.remoteOn()
 	case s.joinAt > 0 && s.steps >= s.joinAt:
 		s.join()
-	case s.steps == s.restart:
+	case s.restart > 0 && s.steps >= s.restart:
+		s.restart = 0
 		s.restartAPIServer()
 	case !s.agent.up() && s.steps >= s.startAt:
 		s.agent.start()
-	case s.steps == s.crdGone:
+	case s.crdGone > 0 && s.steps >= s.crdGone:
+		s.crdGone = 0
 		s.did("a CRD is deleted")
 		s.cluster.deleteCRD()
-	case s.steps == s.crdBack:
+	case s.crdBack > 0 && s.steps >= s.crdBack:
+		s.crdBack = 0
 		s.did("a CRD is there again")
 		s.cluster.createCRD(visitors)
 	default:
