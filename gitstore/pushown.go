@@ -92,30 +92,35 @@ func (s *Store) ancestors(from map[string]Hash) (map[Hash]bool, error) {
 }
 
 // collect adds the objects of a commit and of its ancestors, down to those
-// that the remote has, oldest first.
+// that the remote has, parents first.
 func (s *Store) collect(tip Hash, theirs map[Hash]bool, out *unsent) error {
 	if tip.IsZero() || theirs[tip] {
 		return nil
 	}
-	var order []Hash
-	queue, seen := []Hash{tip}, map[Hash]bool{tip: true}
-	for len(queue) > 0 {
-		h := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		order = append(order, h)
+	// A commit stays on the stack until its parents are done, so that it comes
+	// after all of them, however history forks and joins.
+	seen, stack := map[Hash]bool{}, []Hash{tip}
+	for len(stack) > 0 {
+		h := stack[len(stack)-1]
+		if seen[h] {
+			stack = stack[:len(stack)-1]
+			continue
+		}
 		_, parents, err := s.commitTree(h)
 		if err != nil {
 			return err
 		}
+		waits := len(stack)
 		for _, p := range parents {
 			if !theirs[p] && !seen[p] {
-				seen[p] = true
-				queue = append(queue, p)
+				stack = append(stack, p)
 			}
 		}
-	}
-	for i := len(order) - 1; i >= 0; i-- {
-		if err := s.collectCommit(order[i], out); err != nil {
+		if len(stack) > waits {
+			continue
+		}
+		seen[h] = true
+		if err := s.collectCommit(h, out); err != nil {
 			return err
 		}
 	}

@@ -95,6 +95,72 @@ func TestUnsentPilesUp(t *testing.T) {
 	}
 }
 
+// TestUnsentComesBack: contents that were there before come back, once or
+// often, before a push, from the clone of a URL and from a person's repository.
+// A server that keeps packs as they come resolves every delta.
+func TestUnsentComesBack(t *testing.T) {
+	changed := strings.Replace(text(7), "field30", "field99", 1)
+	for _, flips := range []int{2, 5} {
+		for _, own := range []bool{false, true} {
+			t.Run(fmt.Sprintf("flips=%d,own=%v", flips, own), func(t *testing.T) {
+				bare := bareRepo(t)
+				git(t, bare, "config", "receive.unpackLimit", "1")
+				s := flat(t, bare, 20)
+				commit(t, s, "start", put("folder/file-000008.yaml", changed))
+				push(t, s)
+				if own {
+					dir := filepath.Join(t.TempDir(), "own")
+					git(t, t.TempDir(), "clone", "-q", bare, dir)
+					s = open(t, Options{Dir: dir})
+				}
+				for i := range flips {
+					seven, eight := text(7), changed
+					if i%2 == 0 {
+						seven, eight = eight, seven
+					}
+					commit(t, s, fmt.Sprint("flip ", i), put("folder/file-000007.yaml", seven), put("folder/file-000008.yaml", eight))
+				}
+				push(t, s)
+				git(t, bare, "fsck", "--strict")
+				want, _ := s.Lookup("folder/file-000007.yaml")
+				if got := git(t, bare, "rev-parse", "main:folder/file-000007.yaml"); got != want.String() {
+					t.Errorf("the remote has %s, want %s", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestOwnMergePushed: a person's merge, whose sides were never pushed, goes out
+// whole.
+func TestOwnMergePushed(t *testing.T) {
+	bare := bareRepo(t)
+	git(t, bare, "config", "receive.unpackLimit", "1")
+	flat(t, bare, 20)
+	dir := filepath.Join(t.TempDir(), "own")
+	git(t, t.TempDir(), "clone", "-q", bare, dir)
+	change := func(branch, file, content string) {
+		t.Helper()
+		git(t, dir, "checkout", "-q", branch)
+		writeFile(t, filepath.Join(dir, "folder", file), content)
+		git(t, dir, "add", ".")
+		git(t, dir, "commit", "-q", "-m", branch+" "+file)
+	}
+	change("main", "fork", text(1)+"fork\n")
+	git(t, dir, "branch", "side")
+	change("side", "a", text(1)+"a\n")
+	change("side", "a", text(1))
+	change("main", "b", text(2)+"b\n")
+	git(t, dir, "merge", "-q", "--no-edit", "side")
+	s := open(t, Options{Dir: dir})
+	commit(t, s, "ours", put("folder/a", text(1)+"a\n"))
+	push(t, s)
+	git(t, bare, "fsck", "--strict")
+	if got, want := git(t, bare, "rev-parse", "main"), s.Head().String(); got != want {
+		t.Errorf("the remote is at %s, want %s", got, want)
+	}
+}
+
 func BenchmarkCommitOneOf(b *testing.B) {
 	for _, n := range []int{10000, 100000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -23,21 +23,32 @@ type send struct {
 // bytes an object.
 type unsent struct {
 	list  []send
-	index map[Hash]int // into list
-	depth map[Hash]int // of the chain of deltas that ends in a tree of list
+	index map[Hash]int  // into list
+	depth map[Hash]int  // of the chain of deltas that ends in a tree of list
+	there map[Hash]bool // bases outside list, which the remote has
 }
 
-func newUnsent() *unsent { return &unsent{index: map[Hash]int{}, depth: map[Hash]int{}} }
+func newUnsent() *unsent {
+	return &unsent{index: map[Hash]int{}, depth: map[Hash]int{}, there: map[Hash]bool{}}
+}
 
 // maxChain bounds chains of deltas: the server resolves them one by one.
 const maxChain = 40
 
+// add takes objects, those of a commit after those of its parents.
+//
+// Invariant: a delta's base is earlier in the list or at the remote and not in
+// the list at all. A content that comes back (v1, v2, v1) would else be a delta
+// of its own delta, which no server can resolve. Test: TestUnsentComesBack.
 func (u *unsent) add(sends []send) {
 	for _, s := range sends {
-		if _, ok := u.index[s.hash]; ok {
+		if _, ok := u.index[s.hash]; ok || u.there[s.hash] {
 			continue
 		}
 		if !s.base.IsZero() {
+			if _, ok := u.index[s.base]; !ok {
+				u.there[s.base] = true
+			}
 			depth := u.depth[s.base] + 1
 			if depth > maxChain {
 				s.base, s.delta, depth = Hash{}, nil, 0
