@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,12 +41,17 @@ func nextStep(err error) string {
 		return "Check repository.url; a forge also says so when the account may not see the repository."
 	case errors.Is(err, gitstore.ErrInUse):
 		return "Stop the other one, or name another folder with --cache-dir."
+	case errors.Is(err, gitstore.ErrUnreachable) && errors.As(err, &x509.UnknownAuthorityError{}):
+		return "If the server's certificate is signed by an authority of your own, name the file with that authority's certificate " +
+			"in repository.auth.caFile."
 	case errors.Is(err, gitstore.ErrUnreachable):
 		return "Check repository.url and the network between here and there."
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept the credentials of this kubeconfig; try: kubectl get namespaces"
 	case apierrors.IsForbidden(err):
 		return fmt.Sprint("The account may not do this in the cluster; deploy/ has the role that crmirror needs.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return "It took longer than the timeouts in the configuration allow; the next start goes on from there."
 	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
 		return "The API server cannot be reached; try: kubectl get namespaces"
 	}
