@@ -47,6 +47,7 @@ type CommitInfo struct {
 	Author  string    // name
 	When    time.Time // of committing, by the committer's clock
 	Parents []Hash
+	Message string
 }
 
 // Info returns what a commit that is here says of itself.
@@ -59,23 +60,46 @@ func (s *Store) Info(commit Hash) (CommitInfo, error) {
 	if err != nil {
 		return CommitInfo{}, err
 	}
-	info := CommitInfo{Parents: parents}
+	info, rest := CommitInfo{Parents: parents}, content
 	for line := range bytes.Lines(content) {
+		rest = rest[len(line):]
 		text := strings.TrimSpace(string(line))
 		if text == "" {
-			break // the message follows
+			info.Message = string(rest)
+			break
 		}
-		if rest, ok := strings.CutPrefix(text, "author "); ok {
-			info.Author, _, _ = strings.Cut(rest, " <")
+		if who, ok := strings.CutPrefix(text, "author "); ok {
+			info.Author, _, _ = strings.Cut(who, " <")
 		}
-		if rest, ok := strings.CutPrefix(text, "committer "); ok {
+		if who, ok := strings.CutPrefix(text, "committer "); ok {
 			var seconds int64
-			if _, err := fmt.Sscanf(rest[strings.LastIndexByte(rest, '>')+1:], " %d", &seconds); err == nil {
+			if _, err := fmt.Sscanf(who[strings.LastIndexByte(who, '>')+1:], " %d", &seconds); err == nil {
 				info.When = time.Unix(seconds, 0)
 			}
 		}
 	}
 	return info, nil
+}
+
+// Descends tells whether one commit is another or has it in its history, as far
+// as that is here.
+func (s *Store) Descends(commit, from Hash) bool {
+	seen := map[Hash]bool{}
+	for todo := []Hash{commit}; len(todo) > 0; {
+		h := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if h == from {
+			return true
+		}
+		if seen[h] {
+			continue
+		}
+		seen[h] = true
+		if _, parents, err := s.commitTree(h); err == nil {
+			todo = append(todo, parents...)
+		}
+	}
+	return false
 }
 
 // Has tells whether an object is here.

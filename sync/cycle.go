@@ -106,12 +106,18 @@ func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) erro
 	if err := m.readAgain(ctx); err != nil {
 		return err
 	}
-	if err := m.reshape(ctx, report, now); err != nil {
+	reshaped, err := m.reshape(ctx, report, now)
+	if err != nil {
 		return err
 	}
 	p, err := m.plan(ctx, now)
 	if err != nil {
 		return err
+	}
+	if reshaped { // the rules changed these objects' files, nobody else did
+		for i := range p.changes {
+			p.changes[i].Manager = kube.Manager{}
+		}
 	}
 	if err := m.commit(ctx, p, report, now); err != nil {
 		return err
@@ -136,10 +142,15 @@ func (m *Mirror) deletes() bool {
 // from them.
 func (m *Mirror) checkout(ctx context.Context, report *Report) error {
 	left, err := m.repo.UpdateWorktree(ctx)
-	if err != nil {
-		return fmt.Errorf("bring the worktree up to date: %w", err)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
 	}
 	report.Left = left
+	if err != nil {
+		// The commit is where it belongs all the same.
+		report.Left = append(report.Left, gitstore.Left{Reason: "it cannot be brought up to date: " + err.Error()})
+		report.Again = true
+	}
 	return nil
 }
 
@@ -181,7 +192,7 @@ func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
 	if m.repo.Head().IsZero() || m.refless {
 		return nil
 	}
-	_, err := m.repo.Base(ctx, m.refs.Base, "Agree on "+m.opts.ClusterName+"\n", now)
+	_, err := m.repo.Base(ctx, m.refs.Base, m.baseMessage(), now)
 	return err
 }
 
@@ -234,6 +245,11 @@ func (m *Mirror) account(report *Report) {
 	}
 	report.Orphans = sortedKeys(m.orphans)
 	report.Waiting = m.Waiting()
+	report.Again = report.Again || report.Waiting > 0 || m.loaded && !m.checked
+	if m.rewritten != (Finding{}) {
+		report.Findings = append(report.Findings, m.rewritten)
+		m.rewritten = Finding{}
+	}
 	for key, err := range m.unread {
 		if report.Postponed == nil {
 			report.Postponed = map[kube.Key]error{}
@@ -249,7 +265,7 @@ func (m *Mirror) account(report *Report) {
 		if s.Scope.Resource == namespaceResource && m.index != nil && !m.named(namespaceResource) {
 			// Those that hold no mirrored object are left out.
 			n.selected = m.index.resources[namespaceResource]
-			n.skipped = s.Objects - n.selected
+			n.skipped = max(0, s.Objects-n.selected)
 		}
 		report.objects[s.Scope.Resource] = n
 	}

@@ -95,7 +95,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case err != nil:
 			tries++
 			l.batch.Return(nil, l.backoff(tries)) // the mirror keeps the entries
-		case report.Waiting > 0: // what could not be proven is tried again, and holds up nothing
+		case report.Again || report.Waiting > 0: // what could not be settled is tried again, and holds up nothing
 			tries, unproven = 0, unproven+1
 			again.set(l.backoff(unproven), l.batch.Kick)
 		default:
@@ -204,7 +204,7 @@ func jitter(d time.Duration) time.Duration {
 
 // done logs a cycle's outcome, once per change, and keeps health informed.
 func (l *Loop) done(report *Report, err error) {
-	if report.Commit != "" {
+	if report.Commit != "" && err == nil {
 		l.log.WithFields(logrus.Fields{
 			"commit": report.Commit, "pushed": report.Pushed,
 			"created": report.Created(), "changed": report.Changed(), "deleted": report.Deleted(),

@@ -108,10 +108,10 @@ func (m *Mirror) allListed() bool {
 
 // reshape re-encodes the tree under the present shaping rules, in a commit of
 // its own, when .crmirror.yaml says that it was written under others. What the
-// rules keep in addition comes with the objects themselves.
-func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) error {
+// rules keep in addition comes with the objects themselves. It tells whether it did.
+func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) (bool, error) {
 	if m.marker == nil || m.marker.SameShaping(&m.opts.Tree) {
-		return nil
+		return false, nil
 	}
 	p := &plan{index: m.index, held: m.held}
 	var paths []string
@@ -121,25 +121,25 @@ func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) err
 		return true
 	})
 	if err := m.repo.Prefetch(ctx, blobs); err != nil {
-		return err
+		return false, err
 	}
 	var bytes int
 	for _, path := range paths {
 		n, err := m.reshapeFile(ctx, p, path)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if bytes += n; bytes >= defaultMaxBytes {
 			if err := m.store(p.edits); err != nil {
-				return err
+				return false, err
 			}
 			bytes = 0
 		}
 	}
 	if err := m.planMarker(p); err != nil {
-		return err
+		return false, err
 	}
-	return m.commit(ctx, p, report, now)
+	return true, m.commit(ctx, p, report, now)
 }
 
 // store moves the contents of edits out of memory.

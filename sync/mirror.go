@@ -2,7 +2,6 @@ package sync
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -78,16 +77,17 @@ type Mirror struct {
 	strange map[string]Finding     // files at our paths that are not ours, by path
 	orphans map[kube.Key]struct{}  // files that no rule selects any more
 
-	sweeps   map[informer.Scope]sweep // listings that were not compared with git yet
-	unpushed map[string]gitstore.Hash // files of local commits, as the remote has them
-	held     HeldSet                  // what the guard held last
-	heldAt   gitstore.Hash            // the commit that the held ref shall name
-	told     string                   // digest of the held deletions that were logged last
-	deleted  map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
-	refless  bool                     // the remote takes no refs of ours
-	recalled bool                     // what an earlier process held is known
-	agreed   time.Time                // when an earlier process moved the base last
-	checked  bool                     // files outside every scope were looked at since the last fetch
+	sweeps    map[informer.Scope]sweep // listings that were not compared with git yet
+	unpushed  map[string]gitstore.Hash // files of local commits, as the remote has them
+	held      HeldSet                  // what the guard held last
+	heldAt    gitstore.Hash            // the commit that the held ref shall name
+	told      string                   // digest of the held deletions that were logged last
+	deleted   map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
+	rewritten Finding                  // the remote's branch lost commits; told once
+	refless   bool                     // the remote takes no refs of ours
+	recalled  bool                     // what an earlier process held is known
+	agreed    time.Time                // when an earlier process moved the base last
+	checked   bool                     // files outside every scope were looked at since the last fetch
 }
 
 // NewMirror returns a Mirror over an open store. It does no I/O.
@@ -108,11 +108,6 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		unpushed: map[string]gitstore.Hash{},
 		deleted:  map[kube.Key]time.Time{},
 	}
-}
-
-// forgetOld drops deletions that are older than the guard's rolling window.
-func (m *Mirror) forgetOld(now time.Time) {
-	maps.DeleteFunc(m.deleted, func(_ kube.Key, when time.Time) bool { return now.Sub(when) > GuardWindow })
 }
 
 // Recheck lets the next cycle ask the remote first: for an approval, or for what

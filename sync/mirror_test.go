@@ -272,6 +272,52 @@ func TestGuardHoldsManyDeletions(t *testing.T) {
 	}
 }
 
+// The guard's ten minutes go over processes: a backup that cron starts does not
+// begin counting anew each time.
+func TestGuardCountsOverRestarts(t *testing.T) {
+	w := newWorld(t)
+	w.guard.MaxDeleteObjects = 5
+	w.put(widgetRange(0, 40)...)
+	w.start()
+	w.list(widgets, namespaceResource)
+	w.cycle()
+	w.remove(widgetRange(0, 4)...)
+	if report := w.cycle(); len(report.Held) != 0 {
+		t.Fatalf("held %v, want none", report.Held)
+	}
+	for _, key := range widgetRange(4, 8) {
+		delete(w.cluster.objects, key)
+	}
+	w.start()
+	w.list(widgets, namespaceResource)
+	if report := w.cycle(); len(report.Held) != 4 {
+		t.Fatalf("after a restart within ten minutes: got %d held, want 4", len(report.Held))
+	}
+}
+
+func TestRemoteRewound(t *testing.T) {
+	w := newWorld(t)
+	w.put(widgetRange(0, 3)...)
+	w.start()
+	w.list(widgets, namespaceResource)
+	w.cycle()
+	w.change(widget(0), "2")
+	w.cycle()
+	w.git("-C", w.remote, "update-ref", "refs/heads/main", "main~1")
+	w.mirror.Recheck()
+	report := w.cycle()
+	if report.Clean() || len(report.Findings) != 1 || !strings.Contains(report.Findings[0].Text, "rewound") {
+		t.Errorf("findings: %v, want the rewound branch", report.Findings)
+	}
+	if got := w.file(PathOf(widget(0))); !strings.Contains(got, `"2"`) {
+		t.Errorf("the present state was not written again:\n%s", got)
+	}
+	w.mirror.Recheck()
+	if report := w.cycle(); !report.Clean() {
+		t.Errorf("findings: %v, want it told once", report.Findings)
+	}
+}
+
 // Deletions that were held are not released by a restart or by a moment in which
 // the cluster does not answer, however few are left of them.
 func TestHeldStaysHeld(t *testing.T) {

@@ -3,6 +3,7 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -53,6 +54,7 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	}
 	m.before = nil
 	if fetchErr == nil {
+		m.noticeRewrite()
 		m.remoteAt = m.repo.Head()
 	}
 	if fetchErr != nil {
@@ -60,6 +62,19 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	}
 	m.stale = false
 	return nil
+}
+
+// noticeRewrite tells when the remote's branch lost commits that it had: somebody
+// rewound, rewrote or deleted it. The present state is derived anew; what those
+// commits told is gone with them.
+func (m *Mirror) noticeRewrite() {
+	head := m.repo.Head()
+	if m.remoteAt.IsZero() || !m.repo.Pushes() || m.repo.Descends(head, m.remoteAt) {
+		return
+	}
+	m.rewritten = Finding{Path: "branch " + m.repo.Branch(), Text: fmt.Sprintf(
+		"the remote's branch was rewound, rewritten or deleted: it was at %.12s and is at %.12s; the present state is written anew, the history between is lost there",
+		m.remoteAt, head)}
 }
 
 // identify asks which cluster this is: behind the same address there may be
@@ -115,6 +130,7 @@ func (m *Mirror) load(ctx context.Context) error {
 		// No base, no earlier process: nothing is known then.
 		if info, err := m.repo.Info(m.repo.Ref(m.refs.Base)); err == nil {
 			m.agreed = info.When
+			m.recallDeletions(info.Message)
 		}
 	}
 	idx := newIndex()

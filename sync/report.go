@@ -34,6 +34,7 @@ type Report struct {
 	Orphans   []kube.Key               // files that no rule selects any more
 	Left      []gitstore.Left          // files of a person's worktree that were not touched
 	Waiting   int                      // objects whose push is not acknowledged
+	Again     bool                     // something is left to be tried again soon
 
 	changes map[schema.GroupResource]*ResourceReport
 	objects map[schema.GroupResource]counts

@@ -114,7 +114,9 @@ func (m *Mirror) servedResources() (served map[schema.GroupResource]bool, comple
 		if s.Scope.Resource == crdResource && s.Phase == informer.PhaseSynced {
 			discovered = true
 		}
-		if s.Phase != informer.PhaseGone {
+		// A resource that a rule names and the server does not know has no version.
+		unknown := s.Phase == informer.PhaseFailing && s.Version == ""
+		if s.Phase != informer.PhaseGone && !unknown {
 			served[s.Scope.Resource] = true
 		}
 	}

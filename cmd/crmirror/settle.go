@@ -73,8 +73,8 @@ func (a *app) adoptCommand() *cobra.Command {
 		Use:   "adopt",
 		Short: "Let this cluster take over a path that belongs to another one",
 		Long: `Let this cluster take over a path in git that belongs to another one: after a disaster, say, when the cluster is a new
-one of the same name. Nothing is deleted for it: what git has and this cluster lacks is listed, and held until
-it is approved.`,
+one of the same name. Nothing is deleted for it: what git has and this cluster lacks is held until it is approved; the
+next backup, or the agent, lists it.`,
 		Example: `  crmirror adopt --config crmirror.yaml`,
 		Args:    cobra.NoArgs,
 	}
