@@ -116,6 +116,9 @@ func (l Locks) Sweep(dirs ...string) error {
 			continue
 		}
 		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // let go of since
+		}
 		if err != nil {
 			return err
 		}
@@ -130,7 +133,7 @@ func (l Locks) Sweep(dirs ...string) error {
 		}
 	}
 	for _, mark := range marks {
-		if err := os.Remove(mark); err != nil {
+		if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -75,26 +75,35 @@ func (d *Dir) replace(ctx context.Context, path string, content []byte) error {
 // Read returns what a full ref name points at, the zero hash when there is no
 // such ref. Symbolic refs are followed.
 func (d *Dir) Read(name string) (object.Hash, error) {
+	_, h, err := d.resolve(name)
+	return h, err
+}
+
+// resolve follows symbolic refs to the ref that holds a hash, or would.
+func (d *Dir) resolve(name string) (string, object.Hash, error) {
 	for range 5 {
 		path := d.path(name)
 		b, err := os.ReadFile(path)
 		if absent(err) {
-			return d.packed(name)
+			h, err := d.packed(name)
+			return name, h, err
 		}
 		if err != nil {
-			return object.Hash{}, err
+			return name, object.Hash{}, err
 		}
 		if target, ok := bytes.CutPrefix(b, []byte("ref:")); ok {
-			name = string(bytes.TrimSpace(target))
+			if name = string(bytes.TrimSpace(target)); !ValidName(name) {
+				return name, object.Hash{}, fmt.Errorf("%w: %s", ErrDamaged, path)
+			}
 			continue
 		}
 		h, ok := parseHash(bytes.TrimSpace(b))
 		if !ok {
-			return object.Hash{}, fmt.Errorf("%w: %s", ErrDamaged, path)
+			return name, object.Hash{}, fmt.Errorf("%w: %s", ErrDamaged, path)
 		}
-		return h, nil
+		return name, h, nil
 	}
-	return object.Hash{}, fmt.Errorf("%w: %s is a symbolic ref to itself", ErrDamaged, name)
+	return name, object.Hash{}, fmt.Errorf("%w: %s is a symbolic ref to itself", ErrDamaged, name)
 }
 
 func (d *Dir) path(name string) string { return filepath.Join(d.Common, filepath.FromSlash(name)) }
@@ -142,7 +151,7 @@ func (d *Dir) packed(name string) (object.Hash, error) {
 }
 
 // Update moves a ref from old to new; old zero means that it must not exist,
-// new zero deletes it.
+// new zero deletes it. A symbolic ref stays one: what it names is moved.
 //
 // Invariant: the ref is compared and replaced under its lock, so of two
 // writers that saw the same old value one gets ErrMoved. Test: TestUpdateCompares.
@@ -150,6 +159,11 @@ func (d *Dir) Update(ctx context.Context, name string, old, new object.Hash) (er
 	if !ValidName(name) {
 		return fmt.Errorf("update ref %q: not a ref name", name)
 	}
+	target, _, err := d.resolve(name)
+	if err != nil {
+		return fmt.Errorf("update ref %s: %w", name, err)
+	}
+	name = target
 	lock, err := d.Locks.Lock(ctx, d.path(name))
 	if err != nil {
 		return fmt.Errorf("update ref %s: %w", name, err)

@@ -206,3 +206,46 @@ func TestValidName(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdateSymbolic: a symbolic ref stays one, and what it names moves, or
+// begins to be.
+func TestUpdateSymbolic(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "-q", "-b", "trunk", ".")
+	git("commit", "-q", "--allow-empty", "-m", "one")
+	git("symbolic-ref", "refs/heads/main", "refs/heads/trunk")
+	git("symbolic-ref", "refs/heads/next", "refs/heads/unborn")
+	d := &Dir{Git: dir + "/.git", Common: dir + "/.git", Locks: Locks{Wait: time.Second}}
+	first, err := d.Read("refs/heads/main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	git("commit", "-q", "--allow-empty", "-m", "two")
+	second, err := d.Read("refs/heads/main")
+	if err != nil || first == second {
+		t.Fatalf("main is at %s, then at %s: %v", first, second, err)
+	}
+	if err := d.Update(t.Context(), "refs/heads/main", second, first); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Update(t.Context(), "refs/heads/next", object.Hash{}, first); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"refs/heads/main": "refs/heads/trunk", "refs/heads/next": "refs/heads/unborn"} {
+		if got := git("symbolic-ref", name); got != target {
+			t.Errorf("%s names %s, want %s", name, got, target)
+		}
+		if got := git("rev-parse", target); got != first.String() {
+			t.Errorf("%s is at %s, want %s", target, got, first)
+		}
+	}
+}
