@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/crmirror/crmirror/gitstore/object"
 	"github.com/crmirror/crmirror/gitstore/pack"
@@ -14,14 +15,37 @@ const cacheBytes = 8 << 20
 
 // Has reports whether the object is there, as far as is known without
 // looking for new packs.
+//
+// Invariant: where others may pack and prune, an index read before proves
+// nothing; the pack itself must be there still. Test: TestRepackedByPerson.
 func (db *DB) Has(h object.Hash) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if _, _, ok, err := db.find(h); ok && err == nil {
+	if db.packed(h) {
 		return true
 	}
 	_, err := db.statLoose(h)
 	return err == nil
+}
+
+// packed looks for an object in the packs, and anew when one of them is gone.
+func (db *DB) packed(h object.Hash) bool {
+	for range 2 {
+		p, _, ok, err := db.find(h)
+		if !ok && err == nil {
+			return false
+		}
+		if ok && !db.ownAll {
+			_, err = os.Stat(p.Path())
+		}
+		if ok && err == nil {
+			return true
+		}
+		if db.ownAll || db.rescan() != nil {
+			return false
+		}
+	}
+	return false
 }
 
 // Read returns an object, its hash verified. ErrMissing when it is not there;

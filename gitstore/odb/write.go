@@ -28,6 +28,11 @@ func (db *DB) Deflater() *pack.Deflater { return db.deflater }
 // Write stores objects as one pack, on disk when it returns. Those that are
 // there already, and doubles, are left out.
 func (db *DB) Write(objects []Object) error {
+	if !db.ownAll {
+		if err := db.Rescan(); err != nil {
+			return err
+		}
+	}
 	seen := make(map[object.Hash]bool, len(objects))
 	news := slices.DeleteFunc(slices.Clone(objects), func(o Object) bool {
 		if seen[o.Hash] || db.Has(o.Hash) {
