@@ -44,23 +44,32 @@ func (s *Store) attachWorktree() error {
 
 // markBehind notes, in a person's repository, the commit that the worktree is
 // at, unless it lags already. A cache's worktree needs no note: its index
-// tells what it holds.
-func (s *Store) markBehind(ctx context.Context) error {
+// tells what it holds. It reports whether it made the note.
+func (s *Store) markBehind(ctx context.Context) (noted bool, err error) {
 	if s.layout.work == "" || !s.layout.own {
-		return nil
+		return false, nil
 	}
 	file := filepath.Join(s.layout.git, behindFile)
 	if _, err := os.Stat(file); err == nil {
-		return nil
+		return false, nil
 	}
 	lock, err := s.refs.Locks.Lock(ctx, file)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, err := lock.Write([]byte(s.head.String() + "\n")); err != nil {
-		return errors.Join(err, lock.Abort())
+		return false, errors.Join(err, lock.Abort())
 	}
-	return lock.Commit()
+	return true, lock.Commit()
+}
+
+// unmarkBehind removes the note, if there is one.
+func (s *Store) unmarkBehind() error {
+	err := os.Remove(filepath.Join(s.layout.git, behindFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // UpdateWorktree brings the files on disk and the index to Head, each file
@@ -91,11 +100,21 @@ func (s *Store) UpdateWorktree(ctx context.Context) ([]Left, error) {
 	if err != nil {
 		return nil, s.ownDamage(err)
 	}
-	left, err := w.Update(ctx, tree.Diff(old, s.tree), s.Read)
+	left, err := w.Update(ctx, s.ourChanges(old), s.Read)
 	if err != nil {
 		return left, err
 	}
-	return left, os.Remove(file)
+	return left, s.unmarkBehind()
+}
+
+// ourChanges is what leads from an older tree to Head's below Options.Path:
+// crmirror never wrote anything else, however the rest came to differ.
+func (s *Store) ourChanges(old tree.Tree) []tree.Change {
+	changes := tree.Diff(old.Sub(s.opts.Path), s.tree.Sub(s.opts.Path))
+	for i := range changes {
+		changes[i].Path = s.full(changes[i].Path)
+	}
+	return changes
 }
 
 // whyNot says what keeps a person's worktree from being touched, "" for nothing.

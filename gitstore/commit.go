@@ -50,13 +50,20 @@ func (s *Store) PutBlobs(contents [][]byte) ([]Hash, error) {
 // Commit makes a commit on top of Head and moves the branch to it, here. Its
 // cost follows the edits. Edits that change nothing make no commit; then Head
 // is returned. ErrDiverged when a person moved the branch of their own
-// repository meanwhile: Fetch, derive again.
+// repository meanwhile: Fetch, derive again. ErrBusy while a person merges or
+// rebases the branch, or has it checked out in another worktree.
 //
 // Invariant: objects are on disk before the ref that names them moves.
 // Test: TestKilledWhileWriting.
 func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 	if s.branch == "" {
 		return Hash{}, errors.New("commit: the branch is not known before a first fetch")
+	}
+	if s.layout.own {
+		// A person may have packed or pruned what was found here a moment ago.
+		if err := s.db.Rescan(); err != nil {
+			return Hash{}, fmt.Errorf("commit: %w", s.ownDamage(err))
+		}
 	}
 	var parents []Hash
 	if !s.head.IsZero() {
@@ -69,17 +76,13 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 	if d.tree.Hash() == s.tree.Hash() {
 		return s.head, nil
 	}
+	if err := s.checkBusy(); err != nil {
+		return Hash{}, fmt.Errorf("commit to %s: %w", s.branch, err)
+	}
 	if err := s.db.Write(d.objects); err != nil {
 		return Hash{}, fmt.Errorf("commit: %w", err)
 	}
-	if err := s.markBehind(ctx); err != nil {
-		return Hash{}, fmt.Errorf("commit: %w", err)
-	}
-	err = s.refs.Update(ctx, branchRef(s.branch), s.head, d.commit)
-	if errors.Is(err, refs.ErrMoved) {
-		return Hash{}, fmt.Errorf("commit to %s: %w: %w", s.branch, ErrDiverged, err)
-	}
-	if err != nil {
+	if err := s.moveBranch(ctx, d.commit); err != nil {
 		return Hash{}, fmt.Errorf("commit to %s: %w", s.branch, err)
 	}
 	s.unsent.add(d.sends)
@@ -88,6 +91,24 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 		s.compact()
 	}
 	return d.commit, nil
+}
+
+// moveBranch moves the branch from Head, with a note that the worktree lags.
+func (s *Store) moveBranch(ctx context.Context, to Hash) error {
+	noted, err := s.markBehind(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.refs.Update(ctx, branchRef(s.branch), s.head, to)
+	if errors.Is(err, refs.ErrMoved) {
+		err = fmt.Errorf("%w: %w", ErrDiverged, err)
+	}
+	if err != nil && noted {
+		// The branch is not ours alone now: nothing of what it became is to be
+		// carried into a person's files.
+		err = errors.Join(err, s.unmarkBehind())
+	}
+	return err
 }
 
 // derived is a commit that was computed and not stored yet.
@@ -239,7 +260,8 @@ func (s *Store) CommitFile(parents []Hash, f File, message string, when time.Tim
 }
 
 // SetRef points one of Options.Refs, here, at a commit; it goes out with the
-// next Push. The zero hash deletes it.
+// next Push. The zero hash deletes it. ErrDiverged when somebody else set it
+// since it was last read.
 func (s *Store) SetRef(ctx context.Context, name string, to Hash) error {
 	if !slices.Contains(s.opts.Refs, name) {
 		return fmt.Errorf("set ref %s: it is not among the refs that the store was opened with", name)
@@ -247,14 +269,19 @@ func (s *Store) SetRef(ctx context.Context, name string, to Hash) error {
 	if !to.IsZero() && !s.db.Has(to) {
 		return fmt.Errorf("set ref %s: %s: %w", name, to, ErrMissing)
 	}
-	was, err := s.refs.Read(name)
+	was := s.local[name]
+	now, err := s.refs.Read(name)
+	if err == nil && now != was {
+		err = refs.ErrMoved
+	}
+	if err == nil && was != to {
+		err = s.refs.Update(ctx, name, was, to)
+	}
+	if errors.Is(err, refs.ErrMoved) {
+		return fmt.Errorf("set ref %s: %w: %w", name, ErrDiverged, err)
+	}
 	if err != nil {
 		return fmt.Errorf("set ref %s: %w", name, err)
-	}
-	if was != to {
-		if err := s.refs.Update(ctx, name, was, to); err != nil {
-			return err
-		}
 	}
 	s.setLocal(name, to)
 	return nil

@@ -13,6 +13,12 @@ var (
 	// ErrDiverged: the branch or a ref moved under us, at the remote or, in a
 	// person's repository, here. Fetch, derive again.
 	ErrDiverged = remote.ErrDiverged
+	// ErrBehind: where a person's repository pushes to has commits that it lacks.
+	// Deriving again does not help; the person has to bring them in.
+	ErrBehind = errors.New("its remote is ahead")
+	// ErrBusy: a person is in the middle of something that a commit to the branch
+	// would break. The same commit can be made once they are done.
+	ErrBusy = errors.New("a person is at work on the branch")
 	// ErrRefused: the server said no (a *RefusedError), as to a protected branch.
 	ErrRefused = remote.ErrRefused
 	// ErrAuth: credentials missing, wrong or insufficient.

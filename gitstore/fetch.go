@@ -24,14 +24,15 @@ import (
 // them again. An empty remote or an absent branch is no error; Head is zero
 // then. A branch that was rewritten or recreated is taken as it is now.
 //
-// In a person's own repository it reads refs and tree again from disk; the
-// network is not used.
+// In a person's own repository it reads refs and tree again from disk, and
+// Options.Refs from where it pushes to; when that cannot be reached it goes on
+// with what is here.
 func (s *Store) Fetch(ctx context.Context) error {
 	if s.layout.own {
 		if err := s.db.Rescan(); err != nil {
 			return s.ownDamage(err)
 		}
-		return s.readOwn(ctx)
+		return s.fetchOwn(ctx)
 	}
 	if s.damaged {
 		if err := s.renew(); err != nil {

@@ -55,13 +55,42 @@ func (s *Store) openOwn(ctx context.Context) error {
 	return s.attachWorktree()
 }
 
+// fetchOwn is Fetch in a person's repository.
+func (s *Store) fetchOwn(ctx context.Context) error {
+	was := s.head
+	if err := s.readOwn(ctx); err != nil {
+		return err
+	}
+	if was != s.head && !s.opts.Shared {
+		// Whoever moved the branch saw to the files. The note that they lag names a
+		// commit of before; what it differs in is not ours to carry to disk any more.
+		if err := s.unmarkBehind(); err != nil {
+			return err
+		}
+	}
+	if s.remote == nil || len(s.opts.Refs) == 0 {
+		return nil
+	}
+	err := s.readOrigin(ctx)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrDiverged) {
+		return err
+	}
+	// Push will say what is wrong; until then what is here serves.
+	s.opts.Log.WithError(err).WithField("remote", s.remote.String()).Warn("refs not read from the remote")
+	return nil
+}
+
 // readOwn reads HEAD and the refs as they are on disk now.
 func (s *Store) readOwn(ctx context.Context) error {
 	head, err := s.refs.Head()
 	if err != nil {
 		return s.ownDamage(err)
 	}
-	s.branch = s.opts.Branch
+	if s.branch == "" {
+		s.branch = s.opts.Branch
+	}
+	// HEAD is asked once: a person who checks out another branch does not want
+	// our commits there.
 	if s.branch == "" {
 		if head.Ref == "" {
 			return fmt.Errorf("open repository %s: HEAD is detached, so there is no branch to commit to; check one out, or name it in the configuration", s.opts.Dir)

@@ -114,35 +114,229 @@ func TestPersonsWorkSurvives(t *testing.T) {
 	}
 }
 
-// TestRebaseUnderWay: nothing is touched, and the files follow once it is over.
-func TestRebaseUnderWay(t *testing.T) {
-	dir, s := ownRepo(t)
-	git(t, dir, "checkout", "-q", "-b", "side", "main~1")
-	writeFile(t, dir+"/README", "side\n")
-	git(t, dir, "commit", "-q", "-am", "side")
-	git(t, dir, "checkout", "-q", "main")
-	writeFile(t, dir+"/README", "main\n")
-	git(t, dir, "commit", "-q", "-am", "main")
-	fetch(t, s)
-	if out, err := tryGit(t, dir, "merge", "side"); err == nil {
-		t.Fatalf("the merge has no conflict: %s", out)
+// TestBusy: nothing is committed to a branch that a person merges or rebases,
+// their work comes to its end, and ours goes on after it.
+func TestBusy(t *testing.T) {
+	tests := []struct {
+		name       string
+		begin, end []string
+		readme     string // in the end
+	}{
+		{"merge", []string{"merge", "side"}, []string{"commit", "-q", "--no-edit"}, "both"},
+		{"merge aborted", []string{"merge", "side"}, []string{"merge", "--abort"}, "main"},
+		{"rebase", []string{"rebase", "-q", "side"}, []string{"rebase", "--continue"}, "both"},
+		{"cherry-pick", []string{"cherry-pick", "side"}, []string{"cherry-pick", "--abort"}, "main"},
 	}
-	before := git(t, dir, "status", "--porcelain")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, s := ownRepo(t)
+			git(t, dir, "checkout", "-q", "-b", "side", "main~1")
+			writeFile(t, dir+"/README", "side\n")
+			git(t, dir, "commit", "-q", "-am", "side")
+			git(t, dir, "checkout", "-q", "main")
+			writeFile(t, dir+"/README", "main\n")
+			git(t, dir, "commit", "-q", "-am", "main")
+			fetch(t, s)
+			if out, err := tryGit(t, dir, tt.begin...); err == nil {
+				t.Fatalf("there is no conflict: %s", out)
+			}
+			before := git(t, dir, "status", "--porcelain")
+			_, err := s.Commit(t.Context(), Commit{Edits: []Edit{put("a", "2\n")}, Message: "again", When: when})
+			if !errors.Is(err, ErrBusy) || errors.Is(err, ErrDiverged) {
+				t.Fatalf("Commit: %v, want ErrBusy", err)
+			}
+			update(t, s)
+			if got := git(t, dir, "status", "--porcelain"); got != before {
+				t.Errorf("git status:\n%s\nbefore:\n%s", got, before)
+			}
+			writeFile(t, dir+"/README", "both\n")
+			git(t, dir, "add", "README")
+			git(t, dir, tt.end...)
+			fetch(t, s)
+			commit(t, s, "again", put("a", "2\n"))
+			if left := update(t, s); left != nil {
+				t.Errorf("left: %v", left)
+			}
+			if got := git(t, dir, "show", "main:README"); got != tt.readme {
+				t.Errorf("README is %q, want %q", got, tt.readme)
+			}
+			if got := git(t, dir, "status", "--porcelain"); got != "" {
+				t.Errorf("git status: %s", got)
+			}
+			if got := readFile(t, dir+"/p/a"); got != "2\n" {
+				t.Errorf("p/a is %q", got)
+			}
+		})
+	}
+}
+
+// TestMergeBeforeFiles: a person begins to merge between our commit and its
+// files; these follow once the merge is over.
+func TestMergeBeforeFiles(t *testing.T) {
+	dir, s := ownRepo(t)
 	commit(t, s, "again", put("a", "2\n"))
+	writeFile(t, dir+"/.git/MERGE_HEAD", s.Head().String()+"\n")
 	left := update(t, s)
 	if len(left) != 1 || !strings.Contains(left[0].Reason, "a merge is under way") {
 		t.Errorf("left: %v", left)
 	}
-	// HEAD moved below the merge; that our file lags is all that git sees more.
-	if got := git(t, dir, "status", "--porcelain"); got != before+"\nM  p/a" && got != before+"\nM p/a" && got == before {
-		t.Errorf("git status:\n%s\nbefore:\n%s", got, before)
-	}
-	git(t, dir, "merge", "--abort")
+	remove(t, dir+"/.git/MERGE_HEAD")
 	if left := update(t, s); left != nil {
 		t.Errorf("left after the merge: %v", left)
 	}
 	if got := readFile(t, dir+"/p/a"); got != "2\n" {
 		t.Errorf("p/a is %q", got)
+	}
+}
+
+// TestCheckedOutElsewhere: the files of another worktree would fall behind.
+func TestCheckedOutElsewhere(t *testing.T) {
+	dir, s := ownRepo(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	linked := filepath.Join(t.TempDir(), "linked")
+	git(t, dir, "worktree", "add", "-q", "-b", "linked", linked)
+	for _, o := range []Options{{Dir: linked, Branch: "main"}, {Dir: dir, Branch: "linked"}} {
+		s, err := Open(t.Context(), o)
+		if err == nil {
+			_, err = s.Commit(t.Context(), Commit{Edits: []Edit{put("a", "2\n")}, Message: "again", When: when})
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if !errors.Is(err, ErrBusy) {
+			t.Errorf("%s in %s: %v, want ErrBusy", o.Branch, filepath.Base(o.Dir), err)
+		}
+	}
+	if err := os.RemoveAll(linked); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, open(t, Options{Dir: dir, Branch: "linked"}), "again", put("a", "2\n"))
+}
+
+// TestBranchStays: a person checks out another branch while we run; our commits
+// go on to the one that was checked out when we started.
+func TestBranchStays(t *testing.T) {
+	dir, s := ownRepo(t)
+	git(t, dir, "checkout", "-q", "-b", "feature")
+	fetch(t, s)
+	commit(t, s, "again", put("a", "2\n"))
+	if got := git(t, dir, "log", "--format=%s", "main"); got != "again\nours\nmine" {
+		t.Errorf("main: %s", got)
+	}
+	if got := git(t, dir, "log", "--format=%s", "feature"); got != "ours\nmine" {
+		t.Errorf("feature: %s", got)
+	}
+	git(t, dir, "checkout", "-q", "--detach")
+	fetch(t, s)
+}
+
+// TestStaleNote: the branch moved under our commit, and the person then staged
+// an older content: it is theirs, within Options.Path and beside it.
+func TestStaleNote(t *testing.T) {
+	for _, path := range []string{"p", ""} {
+		t.Run("path="+path, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "own")
+			git(t, t.TempDir(), "init", "-q", "-b", "main", dir)
+			writeFile(t, dir+"/README", "first\n")
+			git(t, dir, "add", ".")
+			git(t, dir, "commit", "-q", "-m", "first")
+			s := open(t, Options{Dir: dir, Path: path})
+			writeFile(t, dir+"/README", "second\n")
+			git(t, dir, "commit", "-q", "-am", "second")
+			if _, err := s.Commit(t.Context(), Commit{Edits: []Edit{put("a", "1\n")}, Message: "ours", When: when}); !errors.Is(err, ErrDiverged) {
+				t.Fatalf("Commit: %v, want ErrDiverged", err)
+			}
+			git(t, dir, "checkout", "HEAD~1", "--", "README")
+			fetch(t, s)
+			commit(t, s, "ours", put("a", "1\n"))
+			if left := update(t, s); left != nil {
+				t.Errorf("left: %v", left)
+			}
+			if got := git(t, dir, "status", "--porcelain"); got != "M  README" {
+				t.Errorf("git status: %s", got)
+			}
+			if got := readFile(t, dir+"/README"); got != "first\n" {
+				t.Errorf("README is %q", got)
+			}
+		})
+	}
+}
+
+// TestSetRefCompares: a ref that somebody set since we read it is not ours to
+// delete or replace.
+func TestSetRefCompares(t *testing.T) {
+	dir, s := ownRepo(t)
+	const ref = "refs/crmirror/x/approved"
+	if err := s.KeepRefs(ref); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "update-ref", ref, "main")
+	if err := s.DeleteRef(t.Context(), ref); !errors.Is(err, ErrDiverged) {
+		t.Errorf("DeleteRef of one never read: %v, want ErrDiverged", err)
+	}
+	fetch(t, s)
+	git(t, dir, "update-ref", ref, "main~1")
+	if err := s.DeleteRef(t.Context(), ref); !errors.Is(err, ErrDiverged) {
+		t.Errorf("DeleteRef of one that moved: %v, want ErrDiverged", err)
+	}
+	if got, want := git(t, dir, "rev-parse", ref), git(t, dir, "rev-parse", "main~1"); got != want {
+		t.Errorf("the ref is at %s, want %s", got, want)
+	}
+	fetch(t, s)
+	if err := s.DeleteRef(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSharedLeavesNoMarks: an agent that starts lets a command's live locks be.
+func TestSharedLeavesNoMarks(t *testing.T) {
+	dir, s := ownRepo(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	command := open(t, Options{Dir: dir, Shared: true})
+	name := filepath.Join(dir, ".git/refs/crmirror/x/approved")
+	lock, err := command.refs.Locks.Lock(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, Options{Dir: dir})
+	if _, err := os.Stat(name + ".lock"); err != nil {
+		t.Errorf("the command's lock: %v", err)
+	}
+	if err := lock.Abort(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRepackedByPerson: what a person's git gc took away is written again, and
+// what it only moved is found.
+func TestRepackedByPerson(t *testing.T) {
+	for _, how := range [][]string{{"gc", "-q", "--prune=now"}, {"repack", "-adfq"}} {
+		dir, s := ownRepo(t)
+		h, err := s.PutBlobs([][]byte{[]byte("spilled\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.Has(h[0]) {
+			t.Fatal("the blob is not here")
+		}
+		git(t, dir, how...)
+		if s.Has(h[0]) {
+			t.Errorf("%v: the blob that is gone is here", how)
+		}
+		if !s.Has(s.Head()) {
+			t.Errorf("%v: the head is not here", how)
+		}
+		_, err = s.Commit(t.Context(), Commit{Edits: []Edit{{Path: "z", Blob: h[0]}}, Message: "again", When: when})
+		if !errors.Is(err, ErrMissing) {
+			t.Errorf("%v: commit of a blob that is gone: %v, want ErrMissing", how, err)
+		}
+		commit(t, s, "again", put("z", "spilled\n"))
+		update(t, s)
+		git(t, dir, "fsck", "--strict")
 	}
 }
 

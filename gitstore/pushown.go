@@ -2,11 +2,11 @@ package gitstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/crmirror/crmirror/gitstore/object"
-	"github.com/crmirror/crmirror/gitstore/odb"
 	"github.com/crmirror/crmirror/gitstore/tree"
 )
 
@@ -22,106 +22,62 @@ func (s *Store) pushOwn(ctx context.Context) error {
 	if err := session.Close(); err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
-	s.known = map[string]Hash{}
-	for _, name := range append([]string{branchRef(s.branch)}, s.opts.Refs...) {
-		if h, ok := advertised[name]; ok {
-			s.known[name] = h
-		}
+	if err := s.expect(advertised); err != nil {
+		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
 	commands := s.commands()
 	if len(commands) == 0 {
 		return nil
 	}
-	theirs, err := s.ancestors(advertised)
+	var tips []Hash
+	for _, c := range commands {
+		tips = append(tips, c.New)
+	}
+	lacking, err := s.lacking(tips, slices.Collect(maps.Values(advertised)))
 	if err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
-	if old := s.known[branchRef(s.branch)]; !old.IsZero() {
-		ours, err := s.ancestors(map[string]Hash{"": s.head})
-		if err != nil {
-			return fmt.Errorf("push %s: %w", s.branch, err)
-		}
-		if !ours[old] {
-			return fmt.Errorf("push %s: %s: %w and has commits that %s lacks; bring them in with: git -C %s pull --rebase",
-				s.branch, s.remote, ErrDiverged, s.opts.Dir, s.opts.Dir)
-		}
-	}
 	objects := newUnsent()
-	for _, c := range commands {
-		if err := s.collect(c.New, theirs, objects); err != nil {
+	for _, h := range lacking {
+		if err := s.collectCommit(h, objects); err != nil {
 			return fmt.Errorf("push %s: %w", s.branch, err)
 		}
 	}
 	if err := s.remote.Push(ctx, s.request(commands, objects)); err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
+	for _, c := range commands {
+		if c.Ref != branchRef(s.branch) {
+			s.origin[c.Ref] = c.New
+		}
+	}
+	s.compact()
 	return nil
 }
 
-// ancestors returns all commits that can be reached from those that are here.
-func (s *Store) ancestors(from map[string]Hash) (map[Hash]bool, error) {
-	seen := map[Hash]bool{}
-	var queue []Hash
-	for _, h := range from {
-		queue = append(queue, h)
-	}
-	for len(queue) > 0 {
-		h := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
-		if h.IsZero() || seen[h] {
-			continue
-		}
-		t, content, err := s.db.Read(h)
-		if errors.Is(err, odb.ErrMissing) {
-			continue // the remote has what we lack, or history is shallow
-		}
-		if err != nil {
-			return nil, err
-		}
-		seen[h] = true
-		if t != object.Commit {
-			continue // a tag
-		}
-		_, parents, err := object.DecodeCommit(content)
-		if err != nil {
-			return nil, err
-		}
-		queue = append(queue, parents...)
-	}
-	return seen, nil
-}
-
-// collect adds the objects of a commit and of its ancestors, down to those
-// that the remote has, parents first.
-func (s *Store) collect(tip Hash, theirs map[Hash]bool, out *unsent) error {
-	if tip.IsZero() || theirs[tip] {
-		return nil
-	}
-	// A commit stays on the stack until its parents are done, so that it comes
-	// after all of them, however history forks and joins.
-	seen, stack := map[Hash]bool{}, []Hash{tip}
-	for len(stack) > 0 {
-		h := stack[len(stack)-1]
-		if seen[h] {
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		_, parents, err := s.commitTree(h)
+// expect sets what the remote's refs are expected to be: the branch what it
+// is, as long as our history contains that, and the others what was read last.
+// One that was never read and is there is ErrDiverged, whatever is here.
+func (s *Store) expect(advertised map[string]Hash) error {
+	s.known = map[string]Hash{}
+	if old := advertised[branchRef(s.branch)]; !old.IsZero() {
+		s.known[branchRef(s.branch)] = old
+		ours, err := s.contains(s.head, old)
 		if err != nil {
 			return err
 		}
-		waits := len(stack)
-		for _, p := range parents {
-			if !theirs[p] && !seen[p] {
-				stack = append(stack, p)
-			}
+		if !ours {
+			return fmt.Errorf("%s: %w: it has commits that %s lacks; bring them in with: git -C %s pull --rebase",
+				s.remote, ErrBehind, s.opts.Dir, s.opts.Dir)
 		}
-		if len(stack) > waits {
-			continue
+	}
+	for _, name := range s.opts.Refs {
+		was, read := s.origin[name]
+		if theirs := advertised[name]; theirs != was && theirs != s.local[name] {
+			return fmt.Errorf("%s: %w: %s is not what was last read", s.remote, ErrDiverged, name)
 		}
-		seen[h] = true
-		if err := s.collectCommit(h, out); err != nil {
-			return err
+		if read || !advertised[name].IsZero() {
+			s.known[name] = advertised[name]
 		}
 	}
 	return nil

@@ -34,6 +34,9 @@ type Store struct {
 	tree   tree.Tree       // of head
 	local  map[string]Hash // refs besides the branch, here
 	known  map[string]Hash // all of them at the remote, as last seen; nil before Fetch
+	// origin is what Options.Refs were where a person's repository pushes to, when
+	// last read; a name that it lacks was never read.
+	origin map[string]Hash
 	unsent *unsent         // objects made here since
 
 	attributes attributes
@@ -49,7 +52,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, local: map[string]Hash{}, unsent: newUnsent()}
+	s := &Store{opts: opts, local: map[string]Hash{}, origin: map[string]Hash{}, unsent: newUnsent()}
 	if opts.URL != "" {
 		err = s.openCache(ctx)
 	} else {
@@ -80,7 +83,9 @@ func (s *Store) attach() (err error) {
 		return err
 	}
 	locks := refs.Locks{Wait: s.opts.LockWait}
-	if s.layout.own { // in a cache, all locks are ours
+	// In a cache, all locks are ours. A shared open leaves no marks: the agent,
+	// starting, would take its locks for those of a killed process.
+	if s.layout.own && !s.opts.Shared {
 		locks.Marks = s.layout.git
 	}
 	s.refs = &refs.Dir{Git: s.layout.git, Common: s.layout.common, Locks: locks}

@@ -3,6 +3,7 @@ package gitstore
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -134,8 +135,8 @@ func TestOwnRepositoryPushes(t *testing.T) {
 	git(t, other, "commit", "-q", "--allow-empty", "-m", "theirs")
 	git(t, other, "push", "-q")
 	commit(t, s, "fourth", put("a", "b\n"))
-	if err := s.Push(t.Context()); !errors.Is(err, ErrDiverged) {
-		t.Errorf("Push: %v, want ErrDiverged", err)
+	if err := s.Push(t.Context()); !errors.Is(err, ErrBehind) || errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "pull --rebase") {
+		t.Errorf("Push: %v, want ErrBehind", err)
 	}
 	if got := git(t, bare, "log", "-1", "--format=%s", "main"); got != "theirs" {
 		t.Errorf("remote is at %q", got)
