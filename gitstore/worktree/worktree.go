@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 
@@ -158,7 +159,12 @@ func (u *update) change(ctx context.Context, c tree.Change) error {
 		var err error
 		var reason string
 		if reason, entry.stat, err = u.file(ctx, c, entry); err != nil {
-			return err
+			if u.w.Ours || !obstructed(err) {
+				return err
+			}
+			// The index follows all the same, or git would show the commit's
+			// reversal as staged.
+			reason, entry.stat = "it cannot be written: "+err.Error(), [statLen]byte{}
 		}
 		if reason != "" {
 			u.left = append(u.left, Left{c.Path, reason})
@@ -178,4 +184,12 @@ func (u *update) change(ctx context.Context, c tree.Change) error {
 		u.puts[c.Path] = entry
 	}
 	return nil
+}
+
+// obstructed tells whether it is something about this one file or its folders that
+// failed: a symbolic link on the way, say, or a folder that is read-only.
+func obstructed(err error) bool {
+	var path *fs.PathError
+	var link *os.LinkError
+	return (errors.As(err, &path) || errors.As(err, &link)) && !errors.Is(err, syscall.ENOSPC)
 }
