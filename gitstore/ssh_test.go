@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
@@ -211,4 +213,64 @@ func TestSSH(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSSHStalls: a server that lets us in and then says nothing, at either of
+// the two steps before git speaks, is given up like any that is silent.
+func TestSSHStalls(t *testing.T) {
+	for _, opens := range []bool{false, true} {
+		t.Run(fmt.Sprintf("opens=%v", opens), func(t *testing.T) {
+			key := newSigner(t)
+			config := &ssh.ServerConfig{PasswordCallback: func(ssh.ConnMetadata, []byte) (*ssh.Permissions, error) { return nil, nil }}
+			config.AddHostKey(key)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					wg.Go(func() { stallSSH(conn, config, opens) })
+				}
+			})
+			t.Cleanup(func() {
+				if err := listener.Close(); err != nil {
+					t.Error(err)
+				}
+				wg.Wait()
+			})
+			password := filepath.Join(t.TempDir(), "password")
+			writeFile(t, password, "x")
+			addr := listener.Addr().String()
+			s := open(t, Options{
+				URL: "ssh://git@" + addr + "/x.git", Dir: filepath.Join(t.TempDir(), "cache"), Timeout: 300 * time.Millisecond,
+				Auth: Auth{PasswordFile: password, KnownHostsFile: knownHosts(t, addr, false, key)},
+			})
+			if err := s.Fetch(t.Context()); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "silent for") {
+				t.Errorf("Fetch: %v, want ErrUnreachable that says for how long", err)
+			}
+		})
+	}
+}
+
+// stallSSH logs a client in and answers nothing from then on, or nothing from
+// when it has a channel.
+func stallSSH(conn net.Conn, config *ssh.ServerConfig, opens bool) {
+	server, channels, requests, err := ssh.NewServerConn(conn, config)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	go func() {
+		for c := range channels {
+			if opens {
+				_, _, _ = c.Accept() // requests on it are never read
+			}
+		}
+	}()
+	_ = server.Wait()
 }

@@ -33,17 +33,18 @@ func (r *Remote) dialSSH(ctx context.Context, service string) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The handshake knows no context: a closed connection ends it.
+	// Neither the handshake nor the requests after it know a context: a closed
+	// connection ends them, until the stream's own watcher is there.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
 	c, channels, requests, err := ssh.NewClientConn(conn, addr, config)
-	stop()
 	if err != nil {
 		return nil, errors.Join(sshError(err), ignoreNetClosed(conn.Close()))
 	}
 	client := ssh.NewClient(c, channels, requests)
 	s, err := startSSH(client, service, r.sshPath())
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, errors.Join(err, ignoreNetClosed(client.Close()))
 	}
 	s.watch(ctx)
 	return s, nil
