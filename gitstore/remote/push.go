@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -31,23 +32,50 @@ type PushRequest struct {
 	Pack func(w io.Writer, thin bool) error
 }
 
+// errSilent stands for a push of whose refs the server did not tell what became.
+var errSilent = errors.New("the server does not say whether it moved the ref")
+
 // Push connects and pushes in one session.
 //
 // Invariant: every command carries the expected old value, and the server
 // refuses one that is stale: nothing of another writer is ever overwritten.
 // Test: TestPushDiverged.
+//
+// Invariant: nil means that the server said "ok" to every command or lists
+// every ref as it is to be. Test: TestPushUnreported.
 func (r *Remote) Push(ctx context.Context, req PushRequest) error {
+	silent, err := r.push(ctx, req)
+	if err != nil || !silent {
+		return err
+	}
+	// A second session sees what became of the first.
 	s, err := r.open(ctx, receivePack)
 	if err != nil {
 		return err
 	}
 	defer s.idle.end()
+	rest, err := s.pending(req.Commands)
+	if err == nil && len(rest) > 0 {
+		err = &RefusedError{Ref: rest[0].Ref, Reason: "it took the push without a word and left the ref where it was"}
+	}
+	return r.explain(s.ctx, s.link, errors.Join(err, s.link.close()))
+}
+
+func (r *Remote) push(ctx context.Context, req PushRequest) (silent bool, err error) {
+	s, err := r.open(ctx, receivePack)
+	if err != nil {
+		return false, err
+	}
+	defer s.idle.end()
 	err = s.push(req)
+	if errors.Is(err, errSilent) {
+		silent, err = true, nil
+	}
 	closeErr := s.link.close()
 	if err == nil {
 		err = closeErr
 	}
-	return r.explain(s.ctx, s.link, err)
+	return silent, r.explain(s.ctx, s.link, err)
 }
 
 func (s *Session) push(req PushRequest) error {
@@ -110,8 +138,10 @@ func shown(h object.Hash) string {
 // report reads the server's verdict on each ref.
 func (s *Session) report(out io.Reader, caps *capability.List, commands []Command) error {
 	if !caps.Supports(capability.ReportStatus) {
-		_, err := io.Copy(io.Discard, out)
-		return err
+		if _, err := io.Copy(io.Discard, out); err != nil {
+			return err
+		}
+		return errSilent
 	}
 	var progress bytes.Buffer
 	if caps.Supports(capability.Sideband64k) {
@@ -143,6 +173,20 @@ func (s *Session) report(out io.Reader, caps *capability.List, commands []Comman
 			return fmt.Errorf("%w: %s", ErrDiverged, words)
 		}
 		return &RefusedError{Ref: commands[0].Ref, Reason: err.Error(), Words: words}
+	}
+	return allTold(status, commands)
+}
+
+// allTold looks for a ref that a report without any failure leaves out.
+func allTold(status *packp.ReportStatus, commands []Command) error {
+	told := map[string]bool{}
+	for _, c := range status.CommandStatuses {
+		told[string(c.ReferenceName)] = true
+	}
+	for _, c := range commands {
+		if !told[c.Ref] {
+			return errSilent
+		}
 	}
 	return nil
 }
