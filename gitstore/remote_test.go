@@ -111,6 +111,34 @@ func TestPushRefused(t *testing.T) {
 	}
 }
 
+// TestPushNoRoom: a ref at the remote whose name is in the way of ours is said
+// to be so, not taken for a ref that moved, listed or not.
+func TestPushNoRoom(t *testing.T) {
+	for _, tt := range []struct{ there, ours, hidden string }{
+		{"mirror", "mirror/one", ""},
+		{"mirror/one", "mirror", ""},
+		{"mirror/one", "mirror", "refs/heads/mirror/one"},
+	} {
+		t.Run(fmt.Sprintf("%s,hidden=%s", tt.ours, tt.hidden), func(t *testing.T) {
+			bare := bareRepo(t)
+			a := open(t, Options{URL: bare, Dir: filepath.Join(t.TempDir(), "a"), Branch: tt.there})
+			fetch(t, a)
+			commit(t, a, "theirs", put("a", "a\n"))
+			push(t, a)
+			if tt.hidden != "" {
+				git(t, bare, "config", "receive.hideRefs", tt.hidden)
+			}
+			b := open(t, Options{URL: bare, Dir: filepath.Join(t.TempDir(), "b"), Branch: tt.ours})
+			fetch(t, b)
+			commit(t, b, "ours", put("a", "a\n"))
+			err := b.Push(t.Context())
+			if !errors.Is(err, ErrRefused) || errors.Is(err, ErrDiverged) || !strings.Contains(err.Error(), "refs/heads/"+tt.there) {
+				t.Errorf("Push: %v, want ErrRefused that names %s", err, tt.there)
+			}
+		})
+	}
+}
+
 func TestRemoteErrors(t *testing.T) {
 	bare := bareRepo(t)
 	url, tokenFile := serveHTTP(t, bare)

@@ -120,12 +120,29 @@ func (s *Session) pending(commands []Command) ([]Command, error) {
 		switch s.Refs.Hashes[c.Ref] {
 		case c.New:
 		case c.Old:
+			if err := s.room(c); err != nil {
+				return nil, err
+			}
 			rest = append(rest, c)
 		default:
 			return nil, fmt.Errorf("%w: %s is at %s, expected %s", ErrDiverged, c.Ref, shown(s.Refs.Hashes[c.Ref]), shown(c.Old))
 		}
 	}
 	return rest, nil
+}
+
+// room refuses to create a ref below or above one that the server has: refs are
+// files and folders to git, so it never works, however often it is tried.
+func (s *Session) room(c Command) error {
+	if !c.Old.IsZero() || c.New.IsZero() {
+		return nil
+	}
+	for there := range s.Refs.Hashes {
+		if strings.HasPrefix(there, c.Ref+"/") || strings.HasPrefix(c.Ref, there+"/") {
+			return &RefusedError{Ref: c.Ref, Reason: there + " exists there, and git keeps no ref below another; choose another name, or remove that one"}
+		}
+	}
+	return nil
 }
 
 func shown(h object.Hash) string {
@@ -169,7 +186,7 @@ func (s *Session) report(out io.Reader, caps *capability.List, commands []Comman
 	}
 	if err := status.Error(); err != nil {
 		// All that failed is the transaction; only the words say why.
-		if movedWords(words) {
+		if movedWords(words) && !noRoomWords(words) {
 			return fmt.Errorf("%w: %s", ErrDiverged, words)
 		}
 		return &RefusedError{Ref: commands[0].Ref, Reason: err.Error(), Words: words}
@@ -202,11 +219,15 @@ func withWords(err error, words string) error {
 // Servers have words for it, no codes: git's receive-pack "failed to update
 // ref" and "fetch first", JGit's "lock error", "non-fast-forward".
 func verdict(ref, status, words string) error {
-	if movedWords(status) {
+	if movedWords(status) && !noRoomWords(words) {
 		return fmt.Errorf("%w: %s: %s", ErrDiverged, ref, status)
 	}
 	return &RefusedError{Ref: ref, Reason: status, Words: words}
 }
+
+// noRoomWords recognizes how git says that another ref's name is in the way,
+// one that it does not list: its status is that of a ref that moved.
+func noRoomWords(s string) bool { return strings.Contains(s, "exists; cannot create") }
 
 func movedWords(s string) bool {
 	for _, w := range []string{
