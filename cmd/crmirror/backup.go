@@ -104,8 +104,19 @@ func showProgress(ctx context.Context, fleet *informer.Fleet, w io.Writer) <-cha
 		close(done)
 		return done
 	}
-	bar := pb.ProgressBarTemplate(`{{string . "what"}} {{bar .}} {{counters .}}`).New(0)
-	bar.SetWriter(w).SetMaxWidth(100).Set("what", "resources listed")
+	bar := pb.ProgressBarTemplate(`listed {{counters .}} resources {{bar .}} {{string . "objects"}}`).New(0)
+	bar.SetWriter(w).SetMaxWidth(100)
+	draw := func() {
+		listed, scopes, objects := 0, 0, 0
+		for _, st := range fleet.Status() {
+			scopes++
+			objects += st.Objects
+			if st.Phase != informer.PhaseListing {
+				listed++
+			}
+		}
+		bar.SetTotal(int64(scopes)).SetCurrent(int64(listed)).Set("objects", fmt.Sprintf("%d objects", objects))
+	}
 	bar.Start()
 	go func() {
 		defer close(done)
@@ -113,18 +124,10 @@ func showProgress(ctx context.Context, fleet *informer.Fleet, w io.Writer) <-cha
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			listed, scopes, objects := 0, 0, 0
-			for _, st := range fleet.Status() {
-				scopes++
-				objects += st.Objects
-				if st.Phase != informer.PhaseListing {
-					listed++
-				}
-			}
-			bar.SetTotal(int64(scopes)).SetCurrent(int64(listed))
-			bar.Set("what", fmt.Sprintf("%d objects of", objects))
+			draw()
 			select {
 			case <-ctx.Done():
+				draw()
 				return
 			case <-tick.C:
 			}
