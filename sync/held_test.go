@@ -2,12 +2,14 @@ package sync
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/crmirror/crmirror/gitstore/gittest"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
 )
@@ -126,9 +128,21 @@ func TestAdoptionWaitsForPostponed(t *testing.T) {
 }
 
 // The approval is still there, and still lets its set through, when the commit
-// that used it did not arrive.
+// that used it did not arrive, and the remote cannot even be asked why.
 func TestApprovedDeletionSurvivesALostPush(t *testing.T) {
-	w, report := holding(t)
+	w := newWorld(t)
+	server, err := gittest.NewHTTP(filepath.Dir(w.remote), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	w.url = server.URL(filepath.Base(w.remote))
+	w.put(widgetRange(0, 40)...)
+	w.restart()
+	w.cycle()
+	w.remove(widgetRange(0, tooMany)...)
+	report := w.cycle()
+	w.wantHeld(report, tooMany)
 	w.approve(report.Held.Digest())
 	w.mirror.Recheck()
 	accept := w.refuse()
@@ -136,7 +150,14 @@ func TestApprovedDeletionSurvivesALostPush(t *testing.T) {
 		t.Fatal("the remote refused the push, yet the cycle returned no error")
 	}
 	w.wantFiles(fortyFiles)
+	server.Off()
+	if _, err := w.tryCycle(); err == nil {
+		t.Fatal("a cycle without a remote returned no error")
+	}
 	accept()
+	if err := server.On(); err != nil {
+		t.Fatal(err)
+	}
 	w.wantHeld(w.cycle(), 0)
 	w.wantFiles(fortyFiles - tooMany)
 	if got := w.git("-C", w.remote, "for-each-ref", w.mirror.refs.Held, w.mirror.refs.Approved); got != "" {
