@@ -94,6 +94,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 		return nil
 	}
 	req := remote.FetchRequest{Wants: wants, NoBlobs: s.canOmitBlobs(session.Refs)}
+	req.Before = func(r remote.FetchResult) error { return s.writeShallow(ctx, r.Shallow, nil) }
 	if !anew {
 		req.Haves = s.haves()
 	}
@@ -109,7 +110,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 			return err
 		}
 		if result.Common {
-			return s.writeShallow(ctx, result)
+			return s.writeShallow(ctx, nil, result.Unshallow)
 		}
 		// The remote knows nothing of what we have: it was rewritten or
 		// recreated, and its whole history may be large.
@@ -122,7 +123,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 	if err != nil {
 		return err
 	}
-	return s.writeShallow(ctx, result)
+	return s.writeShallow(ctx, nil, result.Unshallow)
 }
 
 // reget fetches everything as if nothing were here.
@@ -219,21 +220,26 @@ func (s *Store) readShallow() ([]Hash, error) {
 	return list, nil
 }
 
-// writeShallow notes where history now ends. It goes before the refs move:
-// without it git would miss the parents.
-func (s *Store) writeShallow(ctx context.Context, result remote.FetchResult) error {
-	if len(result.Shallow) == 0 && len(result.Unshallow) == 0 {
+// writeShallow notes where history now ends, which git has to know before it
+// misses the parents.
+//
+// Invariant: an end is noted before the pack that has it gets its name, and
+// forgotten after the pack that has its parents did. Test: TestShallowKilled.
+func (s *Store) writeShallow(ctx context.Context, ends, no []Hash) error {
+	if len(ends) == 0 && len(no) == 0 {
 		return nil
 	}
 	list, err := s.readShallow()
 	if err != nil {
 		return err
 	}
+	// What a fetch that was cut short noted is not here.
+	list = slices.DeleteFunc(list, func(h Hash) bool { return !s.db.Has(h) })
 	set := map[string]bool{}
-	for _, h := range slices.Concat(list, result.Shallow) {
+	for _, h := range slices.Concat(list, ends) {
 		set[h.String()] = true
 	}
-	for _, h := range result.Unshallow {
+	for _, h := range no {
 		delete(set, h.String())
 	}
 	file := filepath.Join(s.layout.common, "shallow")

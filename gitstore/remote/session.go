@@ -124,6 +124,9 @@ type FetchRequest struct {
 	Shallows []object.Hash // commits here without their parents
 	Depth    int           // 0 is all history
 	NoBlobs  bool          // leave file contents out; the server must have filter
+	// Before is called with the result before a byte of the pack is read; nil
+	// for not at all. Its error ends the fetch.
+	Before func(FetchResult) error
 }
 
 // FetchResult is what came besides the pack.
@@ -151,7 +154,7 @@ func (s *Session) Fetch(req FetchRequest, mustShare bool, receive func(io.Reader
 		up.Filter = packp.FilterBlobNone()
 	}
 	up.Wants, up.Haves = req.Wants, req.Haves
-	result, err := s.fetch(up, mustShare, receive)
+	result, err := s.fetch(up, mustShare, req.Before, receive)
 	return result, s.r.explain(s.ctx, s.link, err)
 }
 
@@ -171,7 +174,9 @@ func (s *Session) exchange(body func(io.Writer) error) (*idleReader, error) {
 	return s.idle.reader(out), nil
 }
 
-func (s *Session) fetch(up *packp.UploadPackRequest, mustShare bool, receive func(io.Reader) error) (result FetchResult, err error) {
+func (s *Session) fetch(
+	up *packp.UploadPackRequest, mustShare bool, before func(FetchResult) error, receive func(io.Reader) error,
+) (result FetchResult, err error) {
 	out, err := s.exchange(func(w io.Writer) error {
 		if err := up.UploadRequest.Encode(w); err != nil {
 			return err
@@ -192,6 +197,12 @@ func (s *Session) fetch(up *packp.UploadPackRequest, mustShare bool, receive fun
 	if mustShare && !result.Common {
 		s.link.abandon()
 		return result, nil
+	}
+	if before != nil {
+		if err := before(result); err != nil {
+			s.link.abandon()
+			return result, &localError{err}
+		}
 	}
 	var pack io.Reader = answer
 	if up.Capabilities.Supports(capability.Sideband64k) {
