@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/crmirror/crmirror/gitstore/pack"
+	"github.com/crmirror/crmirror/gitstore/refs"
 	"github.com/crmirror/crmirror/gitstore/remote"
 	"github.com/crmirror/crmirror/gitstore/tree"
 )
@@ -189,7 +190,7 @@ const damagedFile = "crmirror-damaged"
 // distrust looks at an error: if it says that our cache lacks or cannot read
 // what it should have, the next Fetch or Open clones anew.
 func (s *Store) distrust(err error) error {
-	if err == nil || s.layout.own || !errors.Is(err, ErrMissing) && !errors.Is(err, pack.ErrDamaged) {
+	if err == nil || s.layout.own || !errors.Is(err, ErrMissing) && !errors.Is(err, pack.ErrDamaged) && !errors.Is(err, refs.ErrConflict) {
 		return err
 	}
 	s.damaged = true

@@ -39,3 +39,49 @@ func TestShallowKilled(t *testing.T) {
 		t.Errorf("clone (-want +got):\n%s", diff)
 	}
 }
+
+// TestBranchInTheWay: a cache goes on when a branch's name turns into a folder's
+// or the other way round, whether the new branch is at the remote or not.
+func TestBranchInTheWay(t *testing.T) {
+	for _, tt := range []struct {
+		was, is string
+		there   bool
+	}{
+		{"backup", "backup/prod", true},
+		{"backup", "backup/prod", false},
+		{"backup/prod/a", "backup", true},
+		{"backup/prod/a", "backup", false},
+	} {
+		t.Run(tt.was+" to "+tt.is, func(t *testing.T) {
+			bare, dir := bareRepo(t), filepath.Join(t.TempDir(), "cache")
+			s := open(t, Options{URL: bare, Dir: dir, Branch: tt.was})
+			fetch(t, s)
+			commit(t, s, "old", put("a", "a\n"))
+			push(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if tt.there {
+				git(t, bare, "branch", "-m", tt.was, "between")
+				git(t, bare, "branch", "-m", "between", tt.is)
+			} else {
+				git(t, bare, "update-ref", "-d", "refs/heads/"+tt.was)
+			}
+			s = open(t, Options{URL: bare, Dir: dir, Branch: tt.is})
+			fetch(t, s)
+			edits := Commit{Edits: []Edit{put("b", "b\n")}, Message: "new", When: when}
+			if _, err := s.Commit(t.Context(), edits); err != nil {
+				if tt.there {
+					t.Fatalf("Commit: %v", err)
+				}
+				fetch(t, s) // mends what the commit found
+				commit(t, s, "new", edits.Edits...)
+			}
+			push(t, s)
+			if got := git(t, bare, "rev-parse", tt.is); got != s.Head().String() {
+				t.Errorf("%s is at %s, want %s", tt.is, got, s.Head())
+			}
+			git(t, filepath.Join(dir, "repo.git"), "fsck", "--strict")
+		})
+	}
+}

@@ -83,7 +83,7 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 		return Hash{}, fmt.Errorf("commit: %w", err)
 	}
 	if err := s.moveBranch(ctx, d.commit); err != nil {
-		return Hash{}, fmt.Errorf("commit to %s: %w", s.branch, err)
+		return Hash{}, s.distrust(fmt.Errorf("commit to %s: %w", s.branch, err))
 	}
 	s.unsent.add(d.sends)
 	s.head, s.tree = d.commit, d.tree
@@ -281,7 +281,7 @@ func (s *Store) SetRef(ctx context.Context, name string, to Hash) error {
 		return fmt.Errorf("set ref %s: %w: %w", name, ErrDiverged, err)
 	}
 	if err != nil {
-		return fmt.Errorf("set ref %s: %w", name, err)
+		return s.distrust(fmt.Errorf("set ref %s: %w", name, err))
 	}
 	s.setLocal(name, to)
 	return nil

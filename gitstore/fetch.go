@@ -16,6 +16,7 @@ import (
 
 	"github.com/crmirror/crmirror/gitstore/odb"
 	"github.com/crmirror/crmirror/gitstore/pack"
+	"github.com/crmirror/crmirror/gitstore/refs"
 	"github.com/crmirror/crmirror/gitstore/remote"
 )
 
@@ -34,6 +35,17 @@ func (s *Store) Fetch(ctx context.Context) error {
 		}
 		return s.fetchOwn(ctx)
 	}
+	err := s.fetchCache(ctx)
+	if errors.Is(err, refs.ErrConflict) {
+		// A ref of ours from before the configuration changed; none there is worth keeping.
+		s.damaged = true
+		err = s.fetchCache(ctx)
+	}
+	return err
+}
+
+// fetchCache is Fetch in a URL's clone.
+func (s *Store) fetchCache(ctx context.Context) error {
 	if s.damaged {
 		if err := s.renew(); err != nil {
 			return fmt.Errorf("fetch: %w", err)

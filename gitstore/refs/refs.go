@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -22,6 +23,10 @@ var ErrMoved = errors.New("ref moved meanwhile")
 
 // ErrDamaged says that a ref file cannot be read as a ref.
 var ErrDamaged = errors.New("damaged ref")
+
+// ErrConflict says that another ref's name is in the way: refs are files, so
+// there is none below another.
+var ErrConflict = errors.New("another ref is in the way")
 
 // Dir is where the refs of a repository lie.
 type Dir struct {
@@ -166,7 +171,7 @@ func (d *Dir) Update(ctx context.Context, name string, old, new object.Hash) (er
 	name = target
 	lock, err := d.Locks.Lock(ctx, d.path(name))
 	if err != nil {
-		return fmt.Errorf("update ref %s: %w", name, err)
+		return fmt.Errorf("update ref %s: %w", name, d.conflict(name, err))
 	}
 	defer func() { err = errors.Join(err, lock.Abort()) }()
 	now, err := d.Read(name)
@@ -182,7 +187,49 @@ func (d *Dir) Update(ctx context.Context, name string, old, new object.Hash) (er
 	if _, err := lock.Write([]byte(new.String() + "\n")); err != nil {
 		return fmt.Errorf("update ref %s: %w", name, err)
 	}
+	if err := removeEmpty(d.path(name)); err != nil {
+		return fmt.Errorf("update ref %s: %w", name, d.conflict(name, err))
+	}
 	return lock.Commit()
+}
+
+// removeEmpty removes the folders that refs which are gone left in the place of
+// a ref. It is an error when there is a ref in them.
+func removeEmpty(path string) error {
+	info, err := os.Stat(path)
+	if absent(err) || err == nil && !info.IsDir() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			return fmt.Errorf("%s is not empty", path)
+		}
+		if err := removeEmpty(filepath.Join(path, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.Remove(path)
+}
+
+// conflict makes an error an ErrConflict if a file stands where a ref needs a
+// folder, or a folder where it needs a file.
+func (d *Dir) conflict(name string, err error) error {
+	if info, statErr := os.Stat(d.path(name)); statErr == nil && info.IsDir() {
+		return fmt.Errorf("%w: below %s: %w", ErrConflict, name, err)
+	}
+	for up := path.Dir(name); up != "."; up = path.Dir(up) {
+		if info, statErr := os.Stat(d.path(up)); statErr == nil && !info.IsDir() {
+			return fmt.Errorf("%w: %s: %w", ErrConflict, up, err)
+		}
+	}
+	return err
 }
 
 func short(h object.Hash) string {
