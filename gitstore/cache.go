@@ -210,6 +210,13 @@ func (s *Store) renew() error {
 	return s.reopenCache()
 }
 
+// isRef tells whether a file in a git folder is a ref or its log.
+func isRef(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	top, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+	return err != nil || top == "refs" || top == "logs"
+}
+
 // sweep removes locks and temporary files: with the cache's own lock held,
 // nobody else can be using them.
 func sweep(dir string) error {
@@ -219,7 +226,9 @@ func sweep(dir string) error {
 		}
 		name := e.Name()
 		stale := strings.HasSuffix(name, ".lock") || strings.HasPrefix(name, "tmp_")
-		if strings.HasSuffix(name, ".pack") {
+		if isRef(dir, path) {
+			stale = strings.HasSuffix(name, ".lock") // else a name that a branch may have
+		} else if strings.HasSuffix(name, ".pack") {
 			// A pack whose index never came is a left-over, too.
 			_, err := os.Stat(strings.TrimSuffix(path, ".pack") + ".idx")
 			stale = errors.Is(err, fs.ErrNotExist)

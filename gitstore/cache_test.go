@@ -85,3 +85,30 @@ func TestBranchInTheWay(t *testing.T) {
 		})
 	}
 }
+
+// TestBranchNamedTmp: a branch whose name looks like a left-over's stays.
+func TestBranchNamedTmp(t *testing.T) {
+	for _, branch := range []string{"tmp_x", "x.pack"} {
+		dir := filepath.Join(t.TempDir(), "cache")
+		o := Options{URL: bareRepo(t), Dir: dir, Branch: branch}
+		s := open(t, o)
+		fetch(t, s)
+		want := commit(t, s, "one", put("a", "1"))
+		push(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		left := []string{"repo.git/tmp_1", "repo.git/objects/pack/tmp_pack_1", "repo.git/objects/pack/pack-1.pack", "repo.git/refs/heads/" + branch + ".lock"}
+		for _, path := range left {
+			writeFile(t, filepath.Join(dir, path), "")
+		}
+		if got := open(t, o).Head(); got != want {
+			t.Errorf("branch %s: head %s after opening again, want %s", branch, got, want)
+		}
+		for _, path := range left {
+			if len(globAll(t, dir, path)) > 0 {
+				t.Errorf("branch %s: %s was left", branch, path)
+			}
+		}
+	}
+}
