@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/config"
+
+	"github.com/crmirror/crmirror/gitstore/odb"
 )
 
 // layout is where the parts of a repository lie.
@@ -46,7 +48,8 @@ func findLayout(dir string) (l layout, found bool, err error) {
 	dotGit, err := os.Stat(l.git)
 	switch {
 	case err == nil && dotGit.IsDir():
-		return l, true, nil
+		unfinished, err := l.unfinished()
+		return l, !unfinished, err
 	case err == nil:
 		return linkedLayout(l)
 	case !errors.Is(err, fs.ErrNotExist):
@@ -63,6 +66,35 @@ func findLayout(dir string) (l layout, found bool, err error) {
 		return l, false, notARepository(dir)
 	}
 	return l, false, nil
+}
+
+// unfinished tells a repository that a process was killed while it made it: its
+// HEAD, which is written last, is not there or is empty, and nothing is in it.
+func (l layout) unfinished() (bool, error) {
+	head, err := os.ReadFile(filepath.Join(l.git, "HEAD"))
+	if len(head) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	beside, err := os.ReadDir(l.work)
+	if err != nil || len(beside) > 1 {
+		return false, err
+	}
+	empty := true
+	err = filepath.WalkDir(l.git, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		switch filepath.Dir(path) {
+		case l.git:
+			name := strings.TrimSuffix(e.Name(), ".lock")
+			empty = empty && (name == "HEAD" || name == "config" || name == "description" || name == "crmirror")
+		case filepath.Join(l.git, "hooks"), filepath.Join(l.git, "info"): // git init's
+		default:
+			empty = false
+		}
+		return nil
+	})
+	return empty, err
 }
 
 func isGitDir(dir string) bool {
@@ -143,11 +175,31 @@ func (l layout) initialize(branch, remoteURL string) error {
 	}
 	// HEAD last: without it nobody takes the folder for a repository.
 	for _, f := range []struct{ name, content string }{{"config", text}, {"HEAD", "ref: " + branchRef(branch) + "\n"}} {
-		if err := os.WriteFile(filepath.Join(l.common, f.name), []byte(f.content), 0o666); err != nil {
+		if err := writeSynced(filepath.Join(l.common, f.name), f.content); err != nil {
 			return fmt.Errorf("create repository %s: %w", l.common, err)
 		}
 	}
 	return nil
+}
+
+// writeSynced replaces a file by way of another, NAME.lock; it is on disk, with
+// its name, when this returns.
+func writeSynced(name, content string) error {
+	f, err := os.Create(name + ".lock")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(name+".lock", name); err != nil {
+		return err
+	}
+	return odb.SyncDir(filepath.Dir(name))
 }
 
 // readConfig reads a repository's configuration and refuses by name what we

@@ -11,7 +11,7 @@ import (
 	"github.com/crmirror/crmirror/gitstore/odb"
 	"github.com/crmirror/crmirror/gitstore/pack"
 	"github.com/crmirror/crmirror/gitstore/refs"
-	"github.com/crmirror/crmirror/gitstore/remote"
+	"github.com/crmirror/crmirror/gitstore/worktree"
 )
 
 // openOwn opens a person's own repository, or makes one where nothing is.
@@ -46,6 +46,9 @@ func (s *Store) openOwn(ctx context.Context) error {
 			return fmt.Errorf("open repository %s: remove locks of a killed crmirror: %w", s.opts.Dir, err)
 		}
 	}
+	if err := s.checkIndex(); err != nil {
+		return err
+	}
 	if err := s.readOwn(ctx); err != nil {
 		return err
 	}
@@ -77,6 +80,18 @@ func (s *Store) fetchOwn(ctx context.Context) error {
 	}
 	// Push will say what is wrong; until then what is here serves.
 	s.opts.Log.WithError(err).WithField("remote", s.remote.String()).Warn("refs not read from the remote")
+	return nil
+}
+
+// checkIndex refuses an index that we could not bring in line after a commit.
+func (s *Store) checkIndex() error {
+	if s.layout.work == "" {
+		return nil
+	}
+	w := &worktree.Worktree{Dir: s.layout.work, Git: s.layout.git}
+	if _, err := w.Tracked(); err != nil {
+		return fmt.Errorf("open repository %s: %w: %w", s.opts.Dir, ErrUnsupported, err)
+	}
 	return nil
 }
 
@@ -113,25 +128,4 @@ func (s *Store) ownDamage(err error) error {
 		return fmt.Errorf("open repository %s: %w", s.opts.Dir, err)
 	}
 	return fmt.Errorf("open repository %s: %w: %w; it is yours, so crmirror does not repair it; look at: git -C %s fsck", s.opts.Dir, ErrDamaged, err, s.opts.Dir)
-}
-
-// findOwnRemote finds where a person's repository pushes to: the branch's
-// upstream, else the remote "origin". Without one, Push does nothing.
-func (s *Store) findOwnRemote() error {
-	name := "origin"
-	if b := s.config.Branches[s.branch]; b != nil && b.Remote != "" && b.Remote != "." {
-		name = b.Remote
-	}
-	r := s.config.Remotes[name]
-	if r == nil || len(r.URLs) == 0 {
-		return nil
-	}
-	// A path in a repository's configuration is relative to the repository.
-	url := r.URLs[0]
-	if parsed, err := remote.Parse(url); err == nil && parsed.Scheme == "file" && !strings.Contains(url, "://") && !filepath.IsAbs(url) {
-		url = filepath.Join(s.opts.Dir, url)
-	}
-	var err error
-	s.remote, err = remote.New(url, s.opts.Auth, s.opts.Timeout)
-	return err
 }

@@ -2,8 +2,10 @@ package gitstore
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -311,6 +313,50 @@ func TestSharedLeavesNoMarks(t *testing.T) {
 	}
 }
 
+// TestPacksOfManyRuns: a process that starts for each commit merges the packs of
+// those before it, and none of a person's.
+func TestPacksOfManyRuns(t *testing.T) {
+	dir, s := ownRepo(t)
+	ours := globAll(t, dir, ".git/objects/pack/*.pack")
+	git(t, dir, "repack", "-dq") // the person's, README's
+	theirs := slices.DeleteFunc(globAll(t, dir, ".git/objects/pack/*.pack"), func(path string) bool { return slices.Contains(ours, path) })
+	if len(theirs) != 1 {
+		t.Fatalf("a person's packs: %v", theirs)
+	}
+	for i := range 50 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, Options{Dir: dir, Path: "p"})
+		commit(t, s, fmt.Sprint(i), put("a", fmt.Sprint(i)))
+	}
+	if got := len(globAll(t, dir, ".git/objects/pack/*.pack")); got > 40 {
+		t.Errorf("%d packs after 50 runs", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, theirs[0])); err != nil {
+		t.Errorf("a person's pack: %v", err)
+	}
+	git(t, dir, "fsck", "--strict")
+}
+
+// TestMultiPackIndex: packs that a person's git has in an index over several
+// stay.
+func TestMultiPackIndex(t *testing.T) {
+	dir, s := ownRepo(t)
+	for i := range 12 {
+		commit(t, s, fmt.Sprint(i), put("a", fmt.Sprint(i)))
+	}
+	git(t, dir, "multi-pack-index", "write")
+	for i := range 40 {
+		commit(t, s, fmt.Sprint("x", i), put("a", fmt.Sprint("x", i)))
+	}
+	update(t, s)
+	git(t, dir, "fsck", "--strict")
+	git(t, dir, "log", "--stat")
+	git(t, dir, "gc", "-q", "--prune=now")
+	git(t, dir, "fsck", "--strict")
+}
+
 // TestRepackedByPerson: what a person's git gc took away is written again, and
 // what it only moved is found.
 func TestRepackedByPerson(t *testing.T) {
@@ -506,6 +552,35 @@ func TestOwnKinds(t *testing.T) {
 			git(t, dir, "commit", "-q", "-m", "module")
 			return dir, "module/p"
 		}, "module is a submodule"},
+		{"a split index", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			git(t, dir, "update-index", "--split-index")
+			return dir, "p"
+		}, "--no-split-index"},
+		{"killed while it was made", func(t *testing.T) (string, string) {
+			dir := t.TempDir()
+			writeFile(t, dir+"/.git/HEAD", "")
+			writeFile(t, dir+"/.git/config.lock", "[core]\n")
+			for _, sub := range []string{"objects/pack", "refs/heads"} {
+				if err := os.MkdirAll(dir+"/.git/"+sub, 0o777); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return dir, "p"
+		}, ""},
+		{"only .git", func(t *testing.T) (string, string) {
+			dir := t.TempDir()
+			if err := os.Mkdir(dir+"/.git", 0o777); err != nil {
+				t.Fatal(err)
+			}
+			return dir, "p"
+		}, ""},
+		{"HEAD lost", func(t *testing.T) (string, string) {
+			dir := seed(t)
+			remove(t, dir+"/README")
+			remove(t, dir+"/.git/HEAD")
+			return dir, "p"
+		}, "HEAD"},
 		{"LFS on our files", func(t *testing.T) (string, string) {
 			dir := seed(t)
 			writeFile(t, dir+"/.gitattributes", "*.md text\n*.yaml filter=lfs diff=lfs\n")

@@ -37,7 +37,7 @@ type Store struct {
 	// origin is what Options.Refs were where a person's repository pushes to, when
 	// last read; a name that it lacks was never read.
 	origin map[string]Hash
-	unsent *unsent         // objects made here since
+	unsent *unsent // objects made here since
 
 	attributes attributes
 	damaged    bool       // the cache cannot be trusted; Fetch clones anew
@@ -77,6 +77,9 @@ func (s *Store) acquire(file string) error {
 	return nil
 }
 
+// packsFile lists, in a person's repository, the packs that crmirror wrote.
+const packsFile = "crmirror-packs"
+
 // attach opens the parts of the repository that is there.
 func (s *Store) attach() (err error) {
 	if s.config, err = s.layout.readConfig(); err != nil {
@@ -92,8 +95,11 @@ func (s *Store) attach() (err error) {
 	if s.db, err = odb.Open(filepath.Join(s.layout.common, "objects")); err != nil {
 		return err
 	}
-	if !s.layout.own {
+	switch {
+	case !s.layout.own:
 		s.db.OwnAll()
+	case !s.opts.Shared:
+		return s.db.Remember(filepath.Join(s.layout.git, packsFile))
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ const (
 // Invariant: a pack is deleted only after the pack that holds all its objects
 // is complete on disk. Test: TestCompactKeepsObjects.
 func (db *DB) Compact(all bool) error {
+	if db.multiIndexed() {
+		return nil
+	}
 	for {
 		group, err := db.group(all)
 		if err != nil || len(group) < 2 {
@@ -42,6 +45,20 @@ func (db *DB) Compact(all bool) error {
 			return nil
 		}
 	}
+}
+
+// multiIndexed tells whether git keeps an index over several packs, which would
+// name what we delete. In a folder of our own nobody makes one.
+func (db *DB) multiIndexed() bool {
+	if db.ownAll {
+		return false
+	}
+	for _, name := range []string{"multi-pack-index", "multi-pack-index.d"} {
+		if _, err := os.Stat(filepath.Join(db.dirs[0], "pack", name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // OwnAll says that every pack in the folder is ours to merge.
@@ -104,14 +121,20 @@ func (db *DB) merge(group []*pack.Pack) error {
 	}
 	clear(db.bases)
 	db.kept = 0
-	return err
+	return errors.Join(err, db.noteWrote())
 }
 
 // deleteRetired removes packs that were replaced a generation ago: index
 // first, for readers find packs by it.
 func (db *DB) deleteRetired() error {
+	if db.multiIndexed() {
+		return nil // they wait
+	}
 	var err error
 	for _, path := range db.retired {
+		if !db.ownAll && !db.elsewhere(path) {
+			continue // a person's git pruned what it was merged into: it is theirs now
+		}
 		for _, suffix := range []string{".idx", ".rev", ".pack"} {
 			if rm := os.Remove(strings.TrimSuffix(path, ".pack") + suffix); rm != nil && !errors.Is(rm, fs.ErrNotExist) {
 				err = errors.Join(err, rm)
@@ -120,6 +143,78 @@ func (db *DB) deleteRetired() error {
 	}
 	db.retired = nil
 	return err
+}
+
+// elsewhere tells whether every object of a retired pack is in the others.
+func (db *DB) elsewhere(path string) bool {
+	p := pack.Open(path)
+	defer func() { _ = p.Close() }() // a read-only file; its error says nothing about the data
+	entries, err := p.Entries()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // nothing is left to delete but a piece
+	}
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if !db.packed(e.Hash) {
+			return false
+		}
+	}
+	return true
+}
+
+// Remember keeps, in a file, which packs are ours to merge, so that a process
+// that starts again and again merges what its forerunners wrote.
+func (db *DB) Remember(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.list = file
+	for line := range strings.Lines(string(b)) {
+		name, retired := strings.CutPrefix(strings.TrimSpace(line), retiredMark)
+		// A list that was cut short, or touched, is no reason to merge anything else.
+		if name != filepath.Base(name) || !strings.HasPrefix(name, "pack-") || !strings.HasSuffix(name, ".pack") {
+			continue
+		}
+		path := filepath.Join(db.dirs[0], "pack", name)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		if retired {
+			db.retired = append(db.retired, path)
+		} else {
+			db.wrote[path] = true
+		}
+	}
+	return db.rescan()
+}
+
+// retiredMark stands in the list before packs that wait to be deleted.
+const retiredMark = "merged "
+
+// noteWrote writes the file of Remember: our packs, and those that wait to be
+// deleted. Until a merge is noted its packs count as ours, to be merged again.
+func (db *DB) noteWrote() error {
+	if db.list == "" {
+		return nil
+	}
+	var lines []string
+	for path := range db.wrote {
+		lines = append(lines, filepath.Base(path)+"\n")
+	}
+	for _, path := range db.retired {
+		lines = append(lines, retiredMark+filepath.Base(path)+"\n")
+	}
+	slices.Sort(lines)
+	temp := db.list + ".tmp"
+	if err := os.WriteFile(temp, []byte(strings.Join(lines, "")), 0o666); err != nil {
+		return err
+	}
+	return os.Rename(temp, db.list)
 }
 
 // merger copies entries from packs to one pack.

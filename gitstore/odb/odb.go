@@ -41,6 +41,7 @@ type DB struct {
 	ownAll  bool
 	wrote   map[string]bool // paths of packs that this process made
 	retired []string        // paths of packs that were merged into another
+	list    string          // the file of Remember
 }
 
 type baseKey struct {

@@ -3,6 +3,7 @@ package odb
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -218,4 +219,62 @@ func TestCompactKeepsObjects(t *testing.T) {
 	}
 	runGit(t, dir, "", "update-ref", "refs/heads/t", runGit(t, dir, "", "commit-tree", "-m", "x", now.Hash().String()))
 	runGit(t, dir, "", "fsck", "--strict", "--full")
+}
+
+// TestRetiredOnlyCopy: a pack that was merged, and whose merged pack somebody
+// deleted, is the only copy of its objects and stays.
+func TestRetiredOnlyCopy(t *testing.T) {
+	dir := t.TempDir()
+	list := filepath.Join(t.TempDir(), "list")
+	write := func(db *DB, content string) object.Hash {
+		t.Helper()
+		h := object.Sum(object.Blob, []byte(content))
+		if err := db.Write([]Object{{Type: object.Blob, Hash: h, Content: []byte(content)}}); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	openDB := func() *DB {
+		t.Helper()
+		db, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Remember(list); err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	db := openDB()
+	first, second := write(db, "first"), write(db, "second")
+	if err := db.Compact(true); err != nil {
+		t.Fatal(err)
+	}
+	if db.Packs() != 1 || len(db.retired) != 2 {
+		t.Fatalf("%d packs, %d retired", db.Packs(), len(db.retired))
+	}
+	merged := strings.TrimSuffix(db.packs[0].Path(), ".pack")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{".idx", ".pack"} {
+		if err := os.Remove(merged + suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db = openDB()
+	write(db, "third")
+	write(db, "fourth")
+	if err := db.Compact(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Rescan(); err != nil {
+		t.Fatal(err)
+	}
+	if !db.Has(first) || !db.Has(second) {
+		t.Error("the only copy of an object was deleted")
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -124,7 +124,7 @@ func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err erro
 	})
 	db.packs = slices.Insert(db.packs, 0, pack.Open(name+".pack"))
 	db.wrote[name+".pack"] = true
-	return err
+	return errors.Join(err, db.noteWrote())
 }
 
 // settle syncs a temporary file, makes it read-only as git does, and renames it.
