@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
 )
@@ -311,36 +310,4 @@ func (c *meanwhile) ClusterUID(ctx context.Context) (string, error) {
 		happen()
 	}
 	return c.fakeCluster.ClusterUID(ctx)
-}
-
-// A plain-path repository is its owner's, who commits in it whenever they like.
-func TestOwnRepositoryMoves(t *testing.T) {
-	w := newWorld(t)
-	w.put(widgetRange(0, 3)...)
-	w.start()
-	w.stop()
-	w.remote = filepath.Join(t.TempDir(), "own")
-	var err error
-	w.store, err = gitstore.Open(t.Context(), gitstore.Options{
-		Dir: w.remote, Branch: "main", Path: "clusters/lab", Refs: w.mirror.refs.All(), Log: w.mirror.log,
-		Author: gitstore.Identity{Name: "crmirror", Email: "crmirror@example.com"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.mirror = NewMirror(w.mirror.opts, w.inbox, w.cluster, w.store, w.mirror.refs)
-	w.list(widgets, namespaceResource)
-	w.cycle()
-	w.git("-C", w.remote, "commit", "--quiet", "--allow-empty", "--message", "Mine")
-	w.change(widget(0), "2")
-	w.cycle()
-	if got := w.file(PathOf(widget(0))); !strings.Contains(got, `"2"`) {
-		t.Errorf("the change did not arrive:\n%s", got)
-	}
-	if got := w.git("-C", w.remote, "log", "--format=%s", "main"); !strings.Contains(got, "Mine\n") {
-		t.Errorf("the owner's commit is gone:\n%s", got)
-	}
-	if got := w.git("-C", w.remote, "status", "--porcelain"); got != "" {
-		t.Errorf("git status is not clean:\n%s", got)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	gosync "sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,15 +18,19 @@ import (
 	"github.com/crmirror/crmirror/kube"
 )
 
-// fakeMirror stands for the Mirror where only when it is called matters. Its
-// fields are read while the loop waits.
+// fakeMirror stands for the Mirror where only when it is called matters.
 type fakeMirror struct {
 	batch *Batch
-	// report answers the nth cycle, from 0 on; nil reports nothing.
-	report func(ctx context.Context, n int) (*Report, error)
-	// spill answers the nth spill; nil takes it.
+	// spill answers the nth spill, from 0 on; nil takes it.
 	spill func(n int) error
 
+	mu     gosync.Mutex
+	report func(ctx context.Context, n int) (*Report, error) // answers the nth cycle; nil reports nothing
+	record record
+}
+
+// record is what a fakeMirror was asked.
+type record struct {
 	cycles   []time.Time
 	entries  [][]string // of each cycle
 	spills   []time.Time
@@ -34,18 +39,22 @@ type fakeMirror struct {
 }
 
 func (m *fakeMirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
-	n := len(m.cycles)
-	m.cycles = append(m.cycles, now)
-	m.entries = append(m.entries, names(m.batch.Take()))
-	if m.report == nil {
+	m.mu.Lock()
+	n, report := len(m.record.cycles), m.report
+	m.record.cycles = append(m.record.cycles, now)
+	m.record.entries = append(m.record.entries, names(m.batch.Take()))
+	m.mu.Unlock()
+	if report == nil {
 		return newReport(), nil
 	}
-	return m.report(ctx, n)
+	return report(ctx, n)
 }
 
 func (m *fakeMirror) Spill(entries []Entry) error {
-	n := len(m.spills)
-	m.spills = append(m.spills, time.Now())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.record.spills)
+	m.record.spills = append(m.record.spills, time.Now())
 	if n > 1000 {
 		return errors.New("the loop spins")
 	}
@@ -54,13 +63,44 @@ func (m *fakeMirror) Spill(entries []Entry) error {
 			return err
 		}
 	}
-	m.spilled = append(m.spilled, names(entries)...)
+	m.record.spilled = append(m.record.spilled, names(entries)...)
 	return nil
 }
 
-func (m *fakeMirror) Recheck() { m.rechecks = append(m.rechecks, time.Now()) }
+func (m *fakeMirror) Recheck() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record.rechecks = append(m.record.rechecks, time.Now())
+}
 
 func (m *fakeMirror) Waiting() int { return 0 }
+
+// answer lets the cycles from now on report something else.
+func (m *fakeMirror) answer(report func(ctx context.Context, n int) (*Report, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.report = report
+}
+
+// seen returns what was asked until the loop had nothing more to do.
+func (m *fakeMirror) seen() record {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.record
+	r.spilled = slices.Clone(r.spilled)
+	return r
+}
+
+func cycles(r record) int   { return len(r.cycles) }
+func rechecks(r record) int { return len(r.rechecks) }
+
+// during passes d and returns how many of these calls came in it.
+func (m *fakeMirror) during(d time.Duration, calls func(record) int) int {
+	before := calls(m.seen())
+	after(d)
+	return calls(m.seen()) - before
+}
 
 // looped is a loop that runs over a fakeMirror in fake time.
 type looped struct {
@@ -90,15 +130,6 @@ func (l *looped) run(t *testing.T) {
 	synctest.Wait()
 }
 
-// during returns how many of the times come within d from now, and passes d.
-func during(d time.Duration, times *[]time.Time) int {
-	synctest.Wait()
-	before := len(*times)
-	after(d)
-	synctest.Wait()
-	return len(*times) - before
-}
-
 func wantBetween(t *testing.T, what string, got, least, most int) {
 	t.Helper()
 	if got < least || got > most {
@@ -123,16 +154,16 @@ func TestLoopCyclesWhenABatchCloses(t *testing.T) {
 		l.run(t)
 		start := time.Now()
 		mustPut(t, l.batch, entry("a", "1"), entry("b", "1"))
-		if got := during(time.Hour, &l.mirror.cycles); got != 1 {
+		if got := l.mirror.during(time.Hour, cycles); got != 1 {
 			t.Fatalf("got %d cycles, want 1", got)
 		}
-		if got := l.mirror.cycles[0].Sub(start); got != 2*time.Second {
+		if got := l.mirror.seen().cycles[0].Sub(start); got != 2*time.Second {
 			t.Errorf("cycled after %v, want 2s", got)
 		}
-		if diff := cmp.Diff([]string{"a=1", "b=1"}, l.mirror.entries[0]); diff != "" {
+		if diff := cmp.Diff([]string{"a=1", "b=1"}, l.mirror.seen().entries[0]); diff != "" {
 			t.Errorf("entries (-want +got):\n%s", diff)
 		}
-		if got := len(l.mirror.rechecks); got != 0 {
+		if got := len(l.mirror.seen().rechecks); got != 0 {
 			t.Errorf("the remote was asked %d times although nothing is held", got)
 		}
 		if got := l.health.State(); !got.Started || got.Failing != nil {
@@ -158,12 +189,12 @@ func TestLoopBacksOff(t *testing.T) {
 		if got := l.health.State(); !errors.Is(got.Failing, down) || got.Started {
 			t.Errorf("health: %+v, want it failing", got)
 		}
-		if got := 1 + during(time.Hour, &mirror.cycles); got != tries+1 {
+		if got := 1 + mirror.during(time.Hour, cycles); got != tries+1 {
 			t.Fatalf("got %d cycles, want %d: until one finishes", got, tries+1)
 		}
 		for i := range tries {
 			want := min(time.Second<<i, 20*time.Second)
-			got := mirror.cycles[i+1].Sub(mirror.cycles[i])
+			got := mirror.seen().cycles[i+1].Sub(mirror.seen().cycles[i])
 			if got < want*8/10 || got > want*12/10 {
 				t.Errorf("pause %d: got %v, want about %v", i, got, want)
 			}
@@ -175,14 +206,14 @@ func TestLoopBacksOff(t *testing.T) {
 			t.Errorf("the error was logged %d times, want once", got)
 		}
 		// Another outage begins with short pauses again.
-		mirror.report = func(_ context.Context, n int) (*Report, error) {
+		mirror.answer(func(_ context.Context, n int) (*Report, error) {
 			if n == tries+1 {
 				return newReport(), down
 			}
 			return newReport(), nil
-		}
+		})
 		mustPut(t, l.batch, entry("a", "2"))
-		if got := during(1300*time.Millisecond, &mirror.cycles); got != 1 {
+		if got := mirror.during(1300*time.Millisecond, cycles); got != 1 {
 			t.Errorf("got %d cycles in the first second of the second outage, want 1 after the failed one", got)
 		}
 		if got := l.logged(logrus.InfoLevel, "cycles finish again"); got != 2 {
@@ -213,12 +244,12 @@ func TestHeldIsPolled(t *testing.T) {
 			l := newLooped(t, BatchOptions{}, Pace{Poll: poll}, &fakeMirror{report: holds})
 			l.run(t)
 			l.batch.Kick()
-			wantBetween(t, "polls in an hour", during(time.Hour, &l.mirror.rechecks), 100, 150)
-			l.mirror.report = nil // approved
-			if got := during(time.Minute, &l.mirror.cycles); got < 1 {
+			wantBetween(t, "polls in an hour", l.mirror.during(time.Hour, rechecks), 100, 150)
+			l.mirror.answer(nil) // approved
+			if got := l.mirror.during(time.Minute, cycles); got < 1 {
 				t.Fatal("no poll in a minute")
 			}
-			if got := during(time.Hour, &l.mirror.cycles); got != 0 {
+			if got := l.mirror.during(time.Hour, cycles); got != 0 {
 				t.Errorf("got %d cycles in an hour after nothing was held any more, want none", got)
 			}
 		})
@@ -229,7 +260,7 @@ func TestHeldIsPolled(t *testing.T) {
 			l.run(t)
 			stream(t, l.batch, time.Hour)
 			synctest.Wait()
-			wantBetween(t, "polls in an hour", len(l.mirror.rechecks), 100, 150)
+			wantBetween(t, "polls in an hour", len(l.mirror.seen().rechecks), 100, 150)
 		})
 	})
 	t.Run("not while the batch is held open", func(t *testing.T) {
@@ -240,13 +271,14 @@ func TestHeldIsPolled(t *testing.T) {
 			synctest.Wait()
 			l.batch.Hold() // a listing begins
 			mustPut(t, l.batch, entry("a", "1"))
-			if got := during(time.Hour, &l.mirror.cycles); got != 0 {
+			if got := l.mirror.during(time.Hour, cycles); got != 0 {
 				t.Errorf("got %d cycles in the midst of a listing, want none", got)
 			}
 			mustPut(t, l.batch, entry("b", "1"))
 			l.batch.Release()
 			synctest.Wait()
-			if got := l.mirror.entries[len(l.mirror.entries)-1]; !slices.Equal(got, []string{"a=1", "b=1"}) {
+			entries := l.mirror.seen().entries
+			if got := entries[len(entries)-1]; !slices.Equal(got, []string{"a=1", "b=1"}) {
 				t.Errorf("the cycle after the listing took %v, want a and b", got)
 			}
 		})
@@ -265,13 +297,13 @@ func TestRetriesDoNotPileUp(t *testing.T) {
 		l := newLooped(t, BatchOptions{}, Pace{RetryMin: time.Second, RetryMax: time.Minute}, mirror)
 		l.run(t)
 		l.batch.Kick()
-		wantBetween(t, "cycles in the first minute", during(time.Minute, &mirror.cycles), 5, 8) // 0 s, 1 s, 3 s, 7 s, …
+		wantBetween(t, "cycles in the first minute", mirror.during(time.Minute, cycles), 5, 8) // 0 s, 1 s, 3 s, 7 s, …
 		after(time.Hour)
-		wantBetween(t, "cycles in an hour before the stream", during(time.Hour, &mirror.cycles), 50, 75)
+		wantBetween(t, "cycles in an hour before the stream", mirror.during(time.Hour, cycles), 50, 75)
 		stream(t, l.batch, 10*time.Minute)
-		wantBetween(t, "cycles in an hour after the stream", during(time.Hour, &mirror.cycles), 50, 75)
-		mirror.report = nil
-		wantBetween(t, "cycles in the hour when it was proven", during(time.Hour, &mirror.cycles), 1, 1)
+		wantBetween(t, "cycles in an hour after the stream", mirror.during(time.Hour, cycles), 50, 75)
+		mirror.answer(nil)
+		wantBetween(t, "cycles in the hour when it was proven", mirror.during(time.Hour, cycles), 1, 1)
 	})
 }
 
@@ -296,16 +328,17 @@ func TestFailingSpillPausesIntake(t *testing.T) {
 		if got := time.Since(start); got < 31*time.Second*8/10 || got > 31*time.Second*12/10 {
 			t.Errorf("the next object was taken in after %v, want about 31s, when the spill succeeded", got)
 		}
-		if got := len(mirror.spills); got != 6 {
+		synctest.Wait()
+		if got := len(mirror.seen().spills); got != 6 {
 			t.Errorf("got %d tries, want 6", got)
 		}
-		if diff := cmp.Diff([]string{"a=1234567890"}, mirror.spilled); diff != "" {
+		if diff := cmp.Diff([]string{"a=1234567890"}, mirror.seen().spilled); diff != "" {
 			t.Errorf("spilled (-want +got):\n%s", diff)
 		}
 		l.batch.Release()
 		synctest.Wait()
-		if len(mirror.entries) != 1 || !slices.Equal(mirror.entries[0], []string{"b=1"}) {
-			t.Errorf("cycles: %v, want one with b", mirror.entries)
+		if len(mirror.seen().entries) != 1 || !slices.Equal(mirror.seen().entries[0], []string{"b=1"}) {
+			t.Errorf("cycles: %v, want one with b", mirror.seen().entries)
 		}
 		if got := l.health.State().Failing; got != nil {
 			t.Errorf("still failing: %v", got)
@@ -323,8 +356,8 @@ func TestLoopFlushesAtTheEnd(t *testing.T) {
 			l.run(t)
 			mustPut(t, l.batch, entry("a", "1"))
 			l.cancel()
-			if err := <-l.ended; err != nil || len(l.mirror.cycles) != 0 {
-				t.Errorf("Run = %v after %d cycles, want nil after none", err, len(l.mirror.cycles))
+			if err := <-l.ended; err != nil || len(l.mirror.seen().cycles) != 0 {
+				t.Errorf("Run = %v after %d cycles, want nil after none", err, len(l.mirror.seen().cycles))
 			}
 		})
 	})
@@ -337,8 +370,8 @@ func TestLoopFlushesAtTheEnd(t *testing.T) {
 			l.batch.Kick()
 			synctest.Wait()
 			l.cancel()
-			if err := <-l.ended; err != nil || len(l.mirror.cycles) != 1 {
-				t.Errorf("Run = %v after %d cycles, want nil after the one that failed", err, len(l.mirror.cycles))
+			if err := <-l.ended; err != nil || len(l.mirror.seen().cycles) != 1 {
+				t.Errorf("Run = %v after %d cycles, want nil after the one that failed", err, len(l.mirror.seen().cycles))
 			}
 		})
 	})
@@ -349,12 +382,12 @@ func TestLoopFlushesAtTheEnd(t *testing.T) {
 			l.batch.Kick()
 			synctest.Wait()
 			mustPut(t, l.batch, entry("a", "1"))
-			l.mirror.report = func(ctx context.Context, _ int) (*Report, error) { return newReport(), ctx.Err() }
+			l.mirror.answer(func(ctx context.Context, _ int) (*Report, error) { return newReport(), ctx.Err() })
 			l.cancel()
 			if err := <-l.ended; err != nil {
 				t.Errorf("Run = %v, want nil: the signal did not end the flush", err)
 			}
-			if diff := cmp.Diff([][]string{{}, {"a=1"}}, l.mirror.entries); diff != "" {
+			if diff := cmp.Diff([][]string{{}, {"a=1"}}, l.mirror.seen().entries); diff != "" {
 				t.Errorf("cycles (-want +got):\n%s", diff)
 			}
 		})
@@ -365,10 +398,10 @@ func TestLoopFlushesAtTheEnd(t *testing.T) {
 			l.run(t)
 			l.batch.Kick()
 			synctest.Wait()
-			l.mirror.report = func(ctx context.Context, _ int) (*Report, error) {
+			l.mirror.answer(func(ctx context.Context, _ int) (*Report, error) {
 				<-ctx.Done()
 				return newReport(), ctx.Err()
-			}
+			})
 			start := time.Now()
 			l.cancel()
 			if err := <-l.ended; !errors.Is(err, context.DeadlineExceeded) {
@@ -405,17 +438,18 @@ func TestOnce(t *testing.T) {
 				mustPut(t, l.batch, entry(fmt.Sprint(i), "12345678"))
 			}
 			after(time.Minute)
-			if got := len(l.mirror.cycles); got != 0 {
+			synctest.Wait()
+			if got := len(l.mirror.seen().cycles); got != 0 {
 				t.Errorf("got %d cycles before all was listed", got)
 			}
 			close(synced)
 			if got := <-ended; got.err != nil || got.report == nil {
 				t.Errorf("Once = %v, %v", got.report, got.err)
 			}
-			if diff := cmp.Diff([][]string{{"3=12345678"}}, l.mirror.entries); diff != "" {
+			if diff := cmp.Diff([][]string{{"3=12345678"}}, l.mirror.seen().entries); diff != "" {
 				t.Errorf("cycles (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{"0=12345678", "1=12345678", "2=12345678"}, l.mirror.spilled); diff != "" {
+			if diff := cmp.Diff([]string{"0=12345678", "1=12345678", "2=12345678"}, l.mirror.seen().spilled); diff != "" {
 				t.Errorf("spilled (-want +got):\n%s", diff)
 			}
 		})
@@ -430,15 +464,16 @@ func TestOnce(t *testing.T) {
 			after(20 * time.Minute)
 			mustPut(t, l.batch, entry("b", "1234567890"), entry("c", "1234567890")) // neither hangs
 			after(time.Hour)
-			wantBetween(t, "spills", len(l.mirror.spills), 1, 10)
-			if got := len(l.mirror.cycles); got != 0 {
+			synctest.Wait()
+			wantBetween(t, "spills", len(l.mirror.seen().spills), 1, 10)
+			if got := len(l.mirror.seen().cycles); got != 0 {
 				t.Errorf("got %d cycles before all was listed: half a backup", got)
 			}
 			close(synced)
-			if got := <-ended; got.err != nil || len(l.mirror.cycles) != 1 {
-				t.Fatalf("Once = %v after %d cycles, want nil after 1", got.err, len(l.mirror.cycles))
+			if got := <-ended; got.err != nil || len(l.mirror.seen().cycles) != 1 {
+				t.Fatalf("Once = %v after %d cycles, want nil after 1", got.err, len(l.mirror.seen().cycles))
 			}
-			got := append(l.mirror.spilled, l.mirror.entries[0]...)
+			got := append(l.mirror.seen().spilled, l.mirror.seen().entries[0]...)
 			if diff := cmp.Diff([]string{"a=12345", "b=1234567890", "c=1234567890"}, got); diff != "" {
 				t.Errorf("spilled and cycled (-want +got):\n%s", diff)
 			}
@@ -452,8 +487,8 @@ func TestOnce(t *testing.T) {
 			ended := once(ctx, l, make(chan struct{}))
 			mustPut(t, l.batch, entry("a", "1"))
 			cancel()
-			if got := <-ended; !errors.Is(got.err, context.Canceled) || len(l.mirror.cycles) != 0 {
-				t.Errorf("Once = %v after %d cycles, want it canceled after none", got.err, len(l.mirror.cycles))
+			if got := <-ended; !errors.Is(got.err, context.Canceled) || len(l.mirror.seen().cycles) != 0 {
+				t.Errorf("Once = %v after %d cycles, want it canceled after none", got.err, len(l.mirror.seen().cycles))
 			}
 		})
 	})
