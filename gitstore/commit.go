@@ -54,7 +54,7 @@ func (s *Store) PutBlobs(contents [][]byte) ([]Hash, error) {
 // rebases the branch, or has it checked out in another worktree.
 //
 // Invariant: objects are on disk before the ref that names them moves.
-// Test: TestKilledWhileWriting.
+// Tests: TestOrderOfNames, TestKilledWhileWriting.
 func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 	if s.branch == "" {
 		return Hash{}, errors.New("commit: the branch is not known before a first fetch")

@@ -236,8 +236,8 @@ func TestInUse(t *testing.T) {
 }
 
 // TestKilledWhileWriting puts the repository into the state that a kill leaves
-// at each step of a commit, in the order in which they are written, and goes
-// on from there.
+// at each step of a commit and goes on from there. That the steps come in this
+// order is what TestOrderOfNames sees.
 func TestKilledWhileWriting(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		bare := bareRepo(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/crmirror/crmirror/gitstore/tree"
 )
 
-// Store is one branch of one repository. One goroutine owns it; only Read may
-// be called from others.
+// Store is one branch of one repository. One goroutine owns it: even what only
+// reads may fetch what the clone lacks.
 type Store struct {
 	opts   Options
 	layout layout

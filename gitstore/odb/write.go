@@ -79,7 +79,8 @@ func (db *DB) Receive(r io.Reader) error {
 // is reported as stored before both are on disk. The order is: pack temp and
 // index temp written and synced, pack renamed, index renamed (readers find
 // packs by their index), folder synced. Killed anywhere, only a left-over is
-// there, which Sweep removes. Test: TestKilledWhileWriting.
+// there, which the next start removes or passes over. Tests: TestSettleSyncs here;
+// TestOrderOfNames and TestKilledWhileWriting in gitstore.
 func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err error)) (err error) {
 	dir := filepath.Join(db.dirs[0], "pack")
 	if err := os.MkdirAll(dir, 0o777); err != nil {

@@ -169,6 +169,9 @@ func removeSame(dir string, files []fs.FileInfo) error {
 func (l *File) Write(b []byte) (int, error) { return l.f.Write(b) }
 
 // Commit makes the new content durable and moves it in place.
+//
+// Invariant: the file is never seen with a content that is not on disk.
+// Test: TestCommitSyncs.
 func (l *File) Commit() error {
 	l.done = true
 	if err := l.f.Sync(); err != nil {
