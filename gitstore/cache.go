@@ -130,6 +130,9 @@ func (s *Store) reopenCache() error {
 	if was := s.config.Raw.Section("remote").Subsection("origin").Option("url"); was != s.remote.String() {
 		return fmt.Errorf("it is a clone of %s", was)
 	}
+	if err := s.layout.turnWorktree(s.config); err != nil {
+		return err
+	}
 	if err := s.db.Check(); err != nil {
 		return err
 	}

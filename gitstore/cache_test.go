@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,5 +111,58 @@ func TestBranchNamedTmp(t *testing.T) {
 				t.Errorf("branch %s: %s was left", branch, path)
 			}
 		}
+	}
+}
+
+// TestWorktreeTurned: a worktree is turned on over a clone that was made
+// without one and without file contents, and off again.
+func TestWorktreeTurned(t *testing.T) {
+	bare := bareRepo(t)
+	git(t, bare, "config", "uploadpack.allowFilter", "true")
+	git(t, bare, "config", "uploadpack.allowReachableSHA1InWant", "true")
+	a := open(t, Options{URL: bare, Dir: filepath.Join(t.TempDir(), "a")})
+	fetch(t, a)
+	want := map[string]string{}
+	var edits []Edit
+	for _, name := range strings.Split("abcdefghij", "") {
+		want[name] = "content of " + name
+		edits = append(edits, put(name, want[name]))
+	}
+	commit(t, a, "one", edits...)
+	push(t, a)
+
+	dir := filepath.Join(t.TempDir(), "b")
+	reopen := func(worktree bool) *Store {
+		t.Helper()
+		s := open(t, Options{URL: bare, Dir: dir, Worktree: worktree})
+		fetch(t, s)
+		before := s.db.Packs()
+		if _, err := s.UpdateWorktree(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.db.Packs() - before; got > 1 {
+			t.Errorf("file contents came in %d packs, want one", got)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	repo := filepath.Join(dir, "repo.git")
+	reopen(false)
+	git(t, repo, "config", "user.name", "Ann")
+	reopen(true)
+	if got := git(t, filepath.Join(dir, "worktree"), "status", "--porcelain"); got != "" {
+		t.Errorf("git status: %s", got)
+	}
+	if diff := cmp.Diff(want, diskFiles(t, filepath.Join(dir, "worktree"))); diff != "" {
+		t.Errorf("worktree (-want +got):\n%s", diff)
+	}
+	reopen(false)
+	if got := git(t, repo, "rev-parse", "--is-bare-repository"); got != "true" {
+		t.Errorf("is bare: %s", got)
+	}
+	if got := git(t, repo, "config", "user.name"); got != "Ann" {
+		t.Errorf("a person's setting is now %q", got)
 	}
 }

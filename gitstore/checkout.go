@@ -163,6 +163,16 @@ func (s *Store) updateCacheWorktree(ctx context.Context, w *worktree.Worktree) e
 		}
 	}
 	s.checkedOut = nil
+	// A clone that was made without a worktree has no contents, which git wants, too.
+	var contents []Hash
+	for _, c := range changes {
+		if !c.New.IsZero() && c.NewMode != filemode.Submodule {
+			contents = append(contents, c.New)
+		}
+	}
+	if err := s.Prefetch(ctx, contents); err != nil {
+		return fmt.Errorf("get file contents: %w", err)
+	}
 	if _, err := w.Update(ctx, changes, s.Read); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/config"
+	format "github.com/go-git/go-git/v5/plumbing/format/config"
 
 	"github.com/crmirror/crmirror/gitstore/odb"
 )
@@ -182,6 +183,30 @@ func (l layout) initialize(branch, remoteURL string) error {
 	return nil
 }
 
+// turnWorktree makes a clone's configuration say whether it has a worktree:
+// Options.Worktree may have changed since the clone was made. What people set
+// there besides stays.
+func (l layout) turnWorktree(c *config.Config) error {
+	bare, work := "true", ""
+	if l.work != "" {
+		bare, work = "false", "../worktree"
+	}
+	core := c.Raw.Section("core")
+	if core.Option("bare") == bare && core.Option("worktree") == work {
+		return nil
+	}
+	core.SetOption("bare", bare)
+	core.RemoveOption("worktree")
+	if work != "" {
+		core.SetOption("worktree", work)
+	}
+	var text strings.Builder
+	if err := format.NewEncoder(&text).Encode(c.Raw); err != nil {
+		return err
+	}
+	return writeSynced(filepath.Join(l.common, "config"), text.String())
+}
+
 // writeSynced replaces a file by way of another, NAME.lock; it is on disk, with
 // its name, when this returns.
 func writeSynced(name, content string) error {
@@ -214,8 +239,8 @@ func (l layout) readConfig() (*config.Config, error) {
 		return nil, fmt.Errorf("%w: read %s: %w", ErrDamaged, filepath.Join(l.common, "config"), err)
 	}
 	ext := c.Raw.Section("extensions")
-	if format := ext.Option("objectFormat"); format != "" && !strings.EqualFold(format, "sha1") {
-		return nil, fmt.Errorf("open repository %s: %w: its objects are named by %s; crmirror needs a repository with SHA-1 (git init --object-format=sha1)", l.common, ErrUnsupported, format)
+	if named := ext.Option("objectFormat"); named != "" && !strings.EqualFold(named, "sha1") {
+		return nil, fmt.Errorf("open repository %s: %w: its objects are named by %s; crmirror needs a repository with SHA-1 (git init --object-format=sha1)", l.common, ErrUnsupported, named)
 	}
 	if storage := ext.Option("refStorage"); storage != "" && !strings.EqualFold(storage, "files") {
 		return nil, fmt.Errorf("open repository %s: %w: its refs are stored as %s; crmirror needs files (git refs migrate --ref-format=files)", l.common, ErrUnsupported, storage)
