@@ -211,8 +211,8 @@ func TestHeldBatchSpills(t *testing.T) {
 			}
 			synctest.Wait()
 			select {
-			case <-put:
-				t.Fatal("a Put was let in although nothing was spilled")
+			case err := <-put:
+				t.Fatalf("a Put was let in although nothing was spilled: %v", err)
 			default:
 			}
 			wantDue(t, b, DueSpill, 0)

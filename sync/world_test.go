@@ -250,7 +250,6 @@ type fakeCluster struct {
 	proofs  map[schema.GroupResource]error
 	created map[schema.GroupResource]time.Time
 	getErr  error
-	gets    int
 }
 
 func newFakeCluster(uid string) *fakeCluster {
@@ -306,7 +305,6 @@ func (c *fakeCluster) governs(obj *unstructured.Unstructured, key kube.Key) (*ku
 func (c *fakeCluster) keys() []kube.Key { return sortedKeys(c.objects) }
 
 func (c *fakeCluster) Get(_ context.Context, key kube.Key) (informer.State, error) {
-	c.gets++
 	if c.getErr != nil {
 		return informer.State{}, c.getErr
 	}
