@@ -250,6 +250,9 @@ func TestStaleNote(t *testing.T) {
 			if _, err := s.Commit(t.Context(), Commit{Edits: []Edit{put("a", "1\n")}, Message: "ours", When: when}); !errors.Is(err, ErrDiverged) {
 				t.Fatalf("Commit: %v, want ErrDiverged", err)
 			}
+			if _, err := os.Stat(filepath.Join(dir, ".git", behindFile)); err == nil {
+				t.Error("a note that the files lag stays after a commit that was not made")
+			}
 			git(t, dir, "checkout", "HEAD~1", "--", "README")
 			fetch(t, s)
 			commit(t, s, "ours", put("a", "1\n"))
@@ -261,6 +264,45 @@ func TestStaleNote(t *testing.T) {
 			}
 			if got := readFile(t, dir+"/README"); got != "first\n" {
 				t.Errorf("README is %q", got)
+			}
+		})
+	}
+}
+
+// TestLaggingNote: a person commits before the files followed a commit of ours,
+// and then stages an older content. Seen moving, the branch's note goes; found so
+// at a start, only what lies below Options.Path follows it.
+func TestLaggingNote(t *testing.T) {
+	for _, tt := range []struct {
+		path    string
+		restart bool
+	}{{"", false}, {"p", false}, {"p", true}} {
+		t.Run(fmt.Sprintf("path=%s,restart=%v", tt.path, tt.restart), func(t *testing.T) {
+			dir, s := ownRepo(t)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, Options{Dir: dir, Path: tt.path})
+			commit(t, s, "again", put("x", "2\n"))
+			if tt.restart {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			writeFile(t, dir+"/README", "second\n")
+			git(t, dir, "commit", "-q", "-m", "theirs", "README")
+			git(t, dir, "checkout", "HEAD~1", "--", "README")
+			if tt.restart {
+				s = open(t, Options{Dir: dir, Path: tt.path})
+			} else {
+				fetch(t, s)
+			}
+			update(t, s)
+			if got := readFile(t, dir+"/README"); got != "mine\n" {
+				t.Errorf("README is %q", got)
+			}
+			if got := git(t, dir, "diff", "--cached", "--name-only", "--", "README"); got != "README" {
+				t.Errorf("staged: %q", got)
 			}
 		})
 	}
