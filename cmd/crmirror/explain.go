@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +48,7 @@ func nextStep(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept the credentials of this kubeconfig; try: kubectl get namespaces"
 	case apierrors.IsForbidden(err):
-		return fmt.Sprint("The account may not do this in the cluster; deploy/ has the role that crmirror needs.")
+		return "The account may not do this in the cluster; deploy/ has the role that crmirror needs."
 	case errors.Is(err, context.DeadlineExceeded):
 		return "It took longer than the timeouts in the configuration allow; the next start goes on from there."
 	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
