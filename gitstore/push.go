@@ -13,7 +13,9 @@ import (
 // refs, in one session, atomically when the server can. Each ref is moved from
 // what Fetch or the last Push saw, so nothing of anybody else is overwritten:
 // ErrDiverged then. Several commits go out together. Without a remote, as in a
-// person's repository that has none, it does nothing.
+// person's repository that has none, it does nothing. From a person's repository
+// whose remote has commits that it lacks, it is ErrBehind: only the person can
+// bring them in.
 func (s *Store) Push(ctx context.Context) error {
 	if s.remote == nil {
 		return nil
