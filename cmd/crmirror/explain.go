@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ func explain(err error) string {
 }
 
 func nextStep(err error) string {
+	var request *url.Error // of the API server: git's own errors have their classes
 	switch {
 	case errors.Is(err, gitstore.ErrAuth):
 		return "Check repository.auth: the token or key has to allow pushing to this repository."
@@ -49,10 +51,10 @@ func nextStep(err error) string {
 		return "The API server does not accept the credentials of this kubeconfig; try: kubectl get namespaces"
 	case apierrors.IsForbidden(err):
 		return "The account may not do this in the cluster; deploy/ has the role that crmirror needs."
+	case errors.As(err, &request) && (utilnet.IsConnectionRefused(err) || utilnet.IsTimeout(err)):
+		return "The API server cannot be reached; try: kubectl get namespaces"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "It took longer than the timeouts in the configuration allow; the next start goes on from there."
-	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
-		return "The API server cannot be reached; try: kubectl get namespaces"
 	}
 	return ""
 }
