@@ -68,8 +68,9 @@ func (m *Mirror) endApproval(ctx context.Context, p *plan) error {
 	return m.repo.DeleteRef(ctx, m.refs.Approved)
 }
 
-// recallHeld learns what an earlier process held, so that a restart releases
-// nothing: from what the remote says, and from what was not pushed any more.
+// recallHeld learns from the held ref what an earlier process held, so that a
+// restart releases nothing. A list that was never pushed is not known here; then
+// the guard judges its deletions anew, as one event.
 func (m *Mirror) recallHeld(ctx context.Context) error {
 	if m.recalled {
 		return nil

@@ -18,8 +18,8 @@ func (m *Mirror) follows(key kube.Key) bool {
 // namespaces plans the files of the Namespaces that are mirrored for what they
 // hold: one is there as long as a mirrored object is in it.
 func (m *Mirror) namespaces(ctx context.Context, p *plan, entries []Entry) error {
-	if !m.opts.Namespaces || m.named(namespaceResource) {
-		return nil
+	if !m.follows(namespaceKey("")) {
+		return nil // none, or each for its own sake
 	}
 	told := map[string]Entry{}
 	for _, e := range entries {
