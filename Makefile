@@ -59,6 +59,16 @@ fuzz: ## Run each fuzz test on FUZZTIME inputs (default 100000x)
 		go test -run '^$$' -fuzz "^$${function#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" </dev/null; \
 	done
 
+# --- Speed and memory ---------------------------------------------------------
+
+.PHONY: bench
+bench: build controlplane ## Measure beside git and a plain LIST; table, and out/bench.json
+	go run ./cmd/internal/bench -out out/bench.json
+
+.PHONY: bench-quick
+bench-quick: build controlplane ## The same in small, under five minutes
+	go run ./cmd/internal/bench -quick -out out/bench.json
+
 # --- Lint ---------------------------------------------------------------------
 
 .PHONY: lint
