@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,11 +39,20 @@ func Run(ctx context.Context, dir string, args ...string) (string, error) {
 
 // RunEnv is Run with further environment variables, "NAME=value".
 func RunEnv(ctx context.Context, dir string, env []string, args ...string) (string, error) {
+	return run(ctx, dir, env, nil, args)
+}
+
+// RunInput is Run with a standard input.
+func RunInput(ctx context.Context, dir string, in io.Reader, args ...string) (string, error) {
+	return run(ctx, dir, nil, in, args)
+}
+
+func run(ctx context.Context, dir string, env []string, in io.Reader, args []string) (string, error) {
 	git := exec.CommandContext(ctx, "git", args...)
 	git.Dir = dir
 	git.Env = append(environment(), env...)
 	var out, errOut bytes.Buffer
-	git.Stdout, git.Stderr = &out, &errOut
+	git.Stdin, git.Stdout, git.Stderr = in, &out, &errOut
 	if err := git.Run(); err != nil {
 		return out.String(), fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(errOut.String()))
 	}
