@@ -25,6 +25,8 @@ var (
 	ErrAuth = remote.ErrAuth
 	// ErrHostKey: the ssh server's key is not accepted (a *HostKeyError).
 	ErrHostKey = remote.ErrHostKey
+	// ErrNotAtomic: the server cannot move several refs together, as PushIf needs.
+	ErrNotAtomic = remote.ErrNotAtomic
 	// ErrUnreachable: the remote cannot be talked to now.
 	ErrUnreachable = remote.ErrUnreachable
 	// ErrNotFound: the server has no such repository.

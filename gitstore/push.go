@@ -30,7 +30,41 @@ func (s *Store) Push(ctx context.Context) error {
 	if len(commands) == 0 {
 		return nil
 	}
-	if err := s.remote.Push(ctx, s.request(commands, s.unsent)); err != nil {
+	return s.pushed(ctx, commands, s.request(commands, s.unsent))
+}
+
+// PushIf is Push that succeeds only if the branch and every one of Options.Refs
+// are, at the remote, what Fetch or the last Push saw, those that it does not
+// move included: what was derived from them was derived from the present. All of
+// it happens together or not at all. Errors besides Push's: ErrNotAtomic.
+func (s *Store) PushIf(ctx context.Context) error {
+	if s.remote == nil || s.layout.own {
+		return fmt.Errorf("push %s: %w: only the clone of a remote can", s.branch, ErrUnsupported)
+	}
+	if s.known == nil {
+		return errors.New("push: nothing is known of the remote yet; fetch first")
+	}
+	commands := s.commands()
+	if len(commands) == 0 {
+		return nil
+	}
+	moved := map[string]bool{}
+	for _, c := range commands {
+		moved[c.Ref] = true
+	}
+	for name, at := range s.known {
+		if !moved[name] && !at.IsZero() {
+			commands = append(commands, remote.Command{Ref: name, Old: at, New: at})
+		}
+	}
+	request := s.request(commands, s.unsent)
+	request.MustBeAtomic = true
+	return s.pushed(ctx, commands, request)
+}
+
+// pushed pushes from a cache, and notes what the remote has from then on.
+func (s *Store) pushed(ctx context.Context, commands []remote.Command, request remote.PushRequest) error {
+	if err := s.remote.Push(ctx, request); err != nil {
 		return s.distrust(fmt.Errorf("push %s: %w", s.branch, err))
 	}
 	for _, c := range commands {

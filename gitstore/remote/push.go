@@ -17,7 +17,8 @@ import (
 )
 
 // Command moves one ref at the remote from what it was last known to be; a
-// zero Old creates, a zero New deletes.
+// zero Old creates, a zero New deletes. With Old and New equal it moves nothing,
+// and lets the push succeed only if the ref is there still, unmoved.
 type Command struct {
 	Ref      string
 	Old, New object.Hash
@@ -26,11 +27,16 @@ type Command struct {
 // PushRequest is one push: refs and the objects they need.
 type PushRequest struct {
 	Commands []Command
-	Atomic   bool // all refs or none; needs the server's capability
+	Atomic   bool // all refs or none, where the server can
+	// MustBeAtomic refuses, with ErrNotAtomic, a server that cannot.
+	MustBeAtomic bool
 	// Pack writes the pack of new objects; thin says that the server takes
 	// deltas against what it has. nil when only refs are deleted.
 	Pack func(w io.Writer, thin bool) error
 }
+
+// ErrNotAtomic says that the server cannot move several refs together.
+var ErrNotAtomic = errors.New("the remote does not support atomic pushes")
 
 // errSilent stands for a push of whose refs the server did not tell what became.
 var errSilent = errors.New("the server does not say whether it moved the ref")
@@ -83,6 +89,9 @@ func (s *Session) push(req PushRequest) error {
 	if err != nil || len(commands) == 0 {
 		return err
 	}
+	if req.MustBeAtomic && !s.Refs.Can(capability.Atomic) {
+		return ErrNotAtomic
+	}
 	up := packp.NewReferenceUpdateRequest()
 	for _, c := range []capability.Capability{capability.ReportStatus, capability.Sideband64k, capability.Quiet} {
 		if s.Refs.Can(c) {
@@ -116,17 +125,24 @@ func (s *Session) push(req PushRequest) error {
 // answer got lost) and finds those that are stale before anything is sent.
 func (s *Session) pending(commands []Command) ([]Command, error) {
 	var rest []Command
+	moves := false
 	for _, c := range commands {
-		switch s.Refs.Hashes[c.Ref] {
-		case c.New:
-		case c.Old:
+		switch now := s.Refs.Hashes[c.Ref]; {
+		case c.Old == c.New && now == c.Old:
+			rest = append(rest, c)
+		case now == c.New:
+		case now == c.Old:
+			moves = true
 			if err := s.room(c); err != nil {
 				return nil, err
 			}
 			rest = append(rest, c)
 		default:
-			return nil, fmt.Errorf("%w: %s is at %s, expected %s", ErrDiverged, c.Ref, shown(s.Refs.Hashes[c.Ref]), shown(c.Old))
+			return nil, fmt.Errorf("%w: %s is at %s, expected %s", ErrDiverged, c.Ref, shown(now), shown(c.Old))
 		}
+	}
+	if !moves {
+		return nil, nil
 	}
 	return rest, nil
 }
