@@ -191,7 +191,7 @@ func FuzzEncode(f *testing.F) {
 			if err != nil {
 				t.Fatalf("Decode(Encode): %v\n%s", err, first)
 			}
-			if s == nil && !equalValues(expected(obj), back.Object) {
+			if s == nil && !EqualValues(expected(obj), back.Object) {
 				t.Fatalf("lost or changed:\n%s", first)
 			}
 			second, err := Encode(back, s)

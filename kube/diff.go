@@ -64,7 +64,7 @@ func (d *differ) values(a, b any, at []string) {
 			return
 		}
 	}
-	if !equalValues(a, b) {
+	if !EqualValues(a, b) {
 		d.paths = append(d.paths, slices.Clone(at))
 	}
 }
@@ -104,7 +104,7 @@ func isTags(path []string) bool {
 
 func (d *differ) lists(a, b []any, at []string) {
 	if plainValues(a) && plainValues(b) {
-		if !equalValues(a, b) {
+		if !EqualValues(a, b) {
 			d.paths = append(d.paths, slices.Clone(at))
 		}
 		return
@@ -114,7 +114,7 @@ func (d *differ) lists(a, b []any, at []string) {
 	if okA && okB {
 		before := len(d.paths)
 		d.keyed(x, y, at, func(name string) string { return "[" + name + "]" })
-		if len(d.paths) == before && !equalValues(a, b) {
+		if len(d.paths) == before && !EqualValues(a, b) {
 			d.paths = append(d.paths, slices.Clone(at)) // only the order differs
 		}
 		return

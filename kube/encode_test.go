@@ -319,7 +319,7 @@ func TestWide(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Decode of %d bytes: %v", len(out), err)
 	}
-	if !equalValues(obj.Object, back.Object) {
+	if !EqualValues(obj.Object, back.Object) {
 		t.Error("reads another value")
 	}
 }

@@ -17,11 +17,11 @@ func Equal(a, b []byte) bool {
 		return false
 	}
 	y, err := Decode(b)
-	return err == nil && equalValues(x.Object, y.Object)
+	return err == nil && EqualValues(x.Object, y.Object)
 }
 
-// equalValues compares decoded values.
-func equalValues(a, b any) bool {
+// EqualValues compares decoded values as Equal does. It takes what Decode and JSON decoders return.
+func EqualValues(a, b any) bool {
 	switch x := a.(type) {
 	case map[string]any:
 		y, ok := b.(map[string]any)
@@ -30,7 +30,7 @@ func equalValues(a, b any) bool {
 		}
 		for k, v := range x {
 			w, ok := y[k]
-			if !ok || !equalValues(v, w) {
+			if !ok || !EqualValues(v, w) {
 				return false
 			}
 		}
@@ -41,7 +41,7 @@ func equalValues(a, b any) bool {
 			return false
 		}
 		for i := range x {
-			if !equalValues(x[i], y[i]) {
+			if !EqualValues(x[i], y[i]) {
 				return false
 			}
 		}
