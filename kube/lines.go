@@ -20,6 +20,11 @@ func secondDocument(content []byte) int {
 	return node.Line
 }
 
+// Line returns the line of a file's value at a path, whose steps are map keys (string)
+// and list indices (int), or of the nearest value above it that the file has there;
+// 0 when it cannot tell.
+func Line(content []byte, path []any) int { return lineOf(content, path) }
+
 // lineOf returns the line of the value at a converter's path, or of the nearest
 // value above it that the file has at that place; 0 when it cannot tell.
 func lineOf(content []byte, path []any) int {
