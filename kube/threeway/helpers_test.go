@@ -182,7 +182,7 @@ func pathSet(t testing.TB, paths ...string) *fieldpath.Set {
 	return out
 }
 
-// parsePath reads a path of field names, [key=text] and [#index].
+// parsePath reads a path of field names, [key=text] and [#0].
 func parsePath(t testing.TB, s string) fieldpath.Path {
 	t.Helper()
 	var out fieldpath.Path
@@ -198,7 +198,7 @@ func parsePath(t testing.TB, s string) fieldpath.Path {
 		}
 		end = strings.Index(s, "]")
 		name, text, _ := strings.Cut(s[1:end], "=")
-		if name == "#" {
+		if name == "#0" {
 			out = append(out, fieldpath.IndexElement(0))
 		} else {
 			out = append(out, fieldpath.KeyElementByFields(name, text))

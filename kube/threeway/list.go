@@ -10,7 +10,7 @@ type lists struct {
 	O, G, C list
 }
 
-// indexAll tells the items apart on all sides that have the list.
+// indexAll tells the items apart on all sides that have the list, and false when it cannot.
 func (d *decider) indexAll(at place, in sides, l *schema.List) (lists, bool) {
 	var out lists
 	owners := at.isOwners()
@@ -20,12 +20,29 @@ func (d *decider) indexAll(at place, in sides, l *schema.List) (lists, bool) {
 	}{{in.O, &out.O}, {in.G, &out.G}, {in.C, &out.C}} {
 		values, _ := side.v.v.([]any)
 		indexed, ok := d.types.index(l, values, owners)
-		if !ok {
+		if !ok || keysShaped(at, l, indexed) {
 			return out, false
 		}
 		*side.to = indexed
 	}
 	return out, true
+}
+
+// keysShaped tells whether an item's key is dropped or redacted: what it is in the cluster cannot
+// be said then.
+func keysShaped(at place, l *schema.List, items list) bool {
+	if empty(at.shaped) {
+		return false
+	}
+	for _, item := range items.items {
+		_, sub := below(at.shaped, item.pe)
+		for _, key := range l.Keys {
+			if member, _ := below(sub, fieldpath.FieldNameElement(key)); member {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // mergeList decides item by item.
@@ -78,7 +95,7 @@ func (d *decider) item(at place, l *schema.List, id fieldpath.PathElement, by li
 	if member, _ := below(at.unknown, old); member {
 		child.known = false
 	}
-	if in.G.ok && in.C.ok {
+	if in.G.ok && in.C.ok && !at.isOwners() {
 		child.keys = append(child.keys[:len(child.keys):len(child.keys)], keyFields(l, child.path, in.G.v, in.C.v)...)
 	}
 	r := d.node(child, in)

@@ -13,11 +13,13 @@ import (
 	"github.com/crmirror/crmirror/kube"
 )
 
-const rounds = 3000 // of each type
-
 // TestProperties edits random objects on both sides and checks every decision against what
 // must hold of all.
-func TestProperties(t *testing.T) {
+func TestProperties(t *testing.T) { checkProperties(t, 300) }
+
+// checkProperties makes so many rounds with each type.
+func checkProperties(t *testing.T, rounds int) {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	corpus := filepath.Join("..", "..", "testdata", "corpus")
@@ -35,7 +37,8 @@ func TestProperties(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &random{Rand: rand.New(rand.NewPCG(seed, 1)), types: types{schema: typ.Schema}, typ: typ.TypeRef}
-			for range rounds {
+			for i := range rounds {
+				r.wrong = i%5 == 0
 				c := checker{t: t, r: r, in: r.input(typ)}
 				c.check()
 				if t.Failed() {
@@ -64,6 +67,14 @@ func (r *random) input(typ typed.ParseableType) Input {
 		})
 	}
 	in.Unknown.Object = r.one(20)
+	if in.Base != nil && r.one(4) {
+		in.Shaped = &fieldpath.Set{}
+		r.types.leaves(typ.TypeRef, nil, in.Base, func(p fieldpath.Path) {
+			if len(p) > 1 && *p[0].FieldName == "spec" && r.one(4) {
+				in.Shaped.Insert(p.Copy())
+			}
+		})
+	}
 	if r.one(6) {
 		salt := r.IntN(5)
 		in.Judge = func(m Move) string {
@@ -95,7 +106,11 @@ func (c *checker) check() {
 	c.applies()
 	c.settles()
 	c.retries()
-	if c.in.Judge == nil {
+	c.spares()
+	if c.in.Judge == nil && c.in.Shaped == nil && !c.r.wrong {
+		if len(c.d.Findings) > 0 {
+			c.t.Errorf("findings without a cause: %v", c.d.Findings)
+		}
 		c.mirrors()
 	}
 }
@@ -153,6 +168,11 @@ func (c *checker) loses() {
 				return
 			}
 		}
+		for _, find := range c.d.Findings {
+			if prefix(find.Path, p) || prefix(p, find.Path) {
+				return
+			}
+		}
 		unknown := false
 		c.in.Unknown.Fields.Iterate(func(u fieldpath.Path) { unknown = unknown || prefix(u, p) || prefix(p, u) })
 		if unknown {
@@ -201,7 +221,7 @@ func prefix(p, of fieldpath.Path) bool {
 // conflicts checks that each is one.
 func (c *checker) conflicts() {
 	for _, con := range c.d.Conflicts {
-		if len(con.Path) == 0 || con.Reason == "owned by another" {
+		if len(con.Path) == 0 || con.Reason == "owned by another" || con.Git.Hidden || con.Cluster.Hidden {
 			continue
 		}
 		val := func(v Value) value { return value{ok: v.Present, v: v.V} }
@@ -223,7 +243,7 @@ func (c *checker) applies() {
 	if got := applied(c.in.Cluster, c.d); !c.same(got, c.d.Cluster) {
 		c.t.Errorf("set %v\nremove %v\ngive %s", c.d.Set, c.d.Remove, cmp.Diff(c.d.Cluster, got))
 	}
-	if c.d.Remove.Empty() {
+	if c.d.Remove.Empty() && !c.r.wrong {
 		in := c.in
 		in.Cluster, in.Git = withoutOwners(in.Cluster), withoutOwners(in.Git)
 		in.Base = withoutOwners(in.Base)
@@ -253,6 +273,22 @@ func withoutOwners(obj map[string]any) map[string]any {
 	return out
 }
 
+// spares checks that nothing dropped or redacted is set or removed.
+func (c *checker) spares() {
+	if c.in.Shaped == nil {
+		return
+	}
+	c.in.Shaped.Iterate(func(s fieldpath.Path) {
+		for _, moved := range []*fieldpath.Set{c.d.Set, c.d.Remove} {
+			moved.Iterate(func(p fieldpath.Path) {
+				if prefix(s, p) || prefix(p, s) {
+					c.t.Errorf("%s is shaped, %s moves", s, p)
+				}
+			})
+		}
+	})
+}
+
 // settles checks that deciding over the results is silent but for the same conflicts.
 func (c *checker) settles() {
 	again := c.in
@@ -268,8 +304,8 @@ func (c *checker) settles() {
 		c.t.Errorf("contents do not settle:\nfile %s\ncluster %s\nbase %s", cmp.Diff(c.d.File, d.File),
 			cmp.Diff(c.d.Cluster, d.Cluster), cmp.Diff(c.d.Base, d.Base))
 	}
-	if a, b := conflictPaths(c.d), conflictPaths(d); !cmp.Equal(a, b) {
-		c.t.Errorf("other conflicts the second time: %s", cmp.Diff(a, b))
+	if a, b := reports(c.d), reports(d); !cmp.Equal(a, b) {
+		c.t.Errorf("other conflicts and findings the second time: %s", cmp.Diff(a, b))
 	}
 	if d.Unknown.Object != c.d.Unknown.Object || !d.Unknown.Fields.Equals(c.d.Unknown.Fields) {
 		c.t.Errorf("unknown does not settle: %v, then %v", c.d.Unknown.Fields, d.Unknown.Fields)
@@ -307,10 +343,14 @@ func (c *checker) mirrors() {
 	}
 }
 
-func conflictPaths(d Decision) []string {
+// reports are the conflicts and findings as text.
+func reports(d Decision) []string {
 	var out []string
 	for _, c := range d.Conflicts {
 		out = append(out, c.Path.String()+" "+c.Reason)
+	}
+	for _, f := range d.Findings {
+		out = append(out, f.Path.String()+" "+string(f.Kind))
 	}
 	return out
 }

@@ -13,6 +13,7 @@ type random struct {
 	*rand.Rand
 	types types
 	typ   typeRef
+	wrong bool // edits put in values of wrong types now and then
 }
 
 func (r *random) one(n int) bool { return r.IntN(n) == 0 }
@@ -134,6 +135,13 @@ func (r *random) edited(obj map[string]any) map[string]any {
 
 // edit returns a value with one edit somewhere in it.
 func (r *random) edit(typ typeRef, v any, depth int) any {
+	if r.wrong && depth > 1 && r.one(4) {
+		wrong := []any{
+			nil, int64(1), "a", true, map[string]any{}, []any{}, map[string]any{"key-a": "a"}, []any{"a", "a"},
+			[]any{map[string]any{"name": "a"}, map[string]any{"name": "a", "role": "b"}}, []any{nil}, []any{[]any{}},
+		}
+		return wrong[r.IntN(len(wrong))]
+	}
 	atom, _ := r.types.schema.Resolve(typ)
 	if m, ok := v.(map[string]any); ok && atom.Map != nil && (depth == 0 || !r.one(8)) {
 		return r.editMap(atom.Map, m, depth)

@@ -138,6 +138,7 @@ const (
 type Value struct {
 	Known   bool // false only for a base that has none to be relied on
 	Present bool
+	Hidden  bool // V is left out: the place is, or holds, a dropped or redacted field
 	V       any
 }
 

@@ -173,9 +173,6 @@ func (t types) index(l *schema.List, values []any, owners bool) (list, bool) {
 		}
 		id := pe
 		if owners {
-			if len(*pe.Key) < len(l.Keys) {
-				return list{}, false
-			}
 			id = ownerID(v)
 		}
 		if _, twice := out.byID.Get(id); twice {
@@ -188,7 +185,7 @@ func (t types) index(l *schema.List, values []any, owners bool) (list, bool) {
 }
 
 // element identifies one item as the API server does: by its keys, with their defaults where
-// they are absent, or by its value.
+// they are absent, or by its value. It needs all keys, as the server does of custom resources.
 func (t types) element(l *schema.List, v any) (fieldpath.PathElement, bool) {
 	m, isMap := v.(map[string]any)
 	if len(l.Keys) == 0 {
@@ -210,7 +207,7 @@ func (t types) element(l *schema.List, v any) (fieldpath.PathElement, bool) {
 		}
 	}
 	key.Sort()
-	return fieldpath.PathElement{Key: &key}, len(key) > 0
+	return fieldpath.PathElement{Key: &key}, len(key) == len(l.Keys)
 }
 
 func (t types) keyDefault(l *schema.List, name string) (any, bool) {

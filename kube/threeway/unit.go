@@ -127,6 +127,9 @@ func (d *decider) conflict(at place, in sides, reason string) result {
 }
 
 // report notes a conflict and what base still has no value for.
+//
+// Invariant: a conflict shows no value of a dropped or redacted field, be it one
+// that a person put into git (TestShaped).
 func (d *decider) report(at place, in sides, reason string) {
 	known := at.known && empty(at.unknown)
 	switch {
@@ -140,11 +143,14 @@ func (d *decider) report(at place, in sides, reason string) {
 	default:
 		reason = ReasonChanged
 	}
+	show := func(v value, known bool) Value {
+		if at.isShaped || !empty(at.shaped) {
+			return Value{Known: known, Present: v.ok, Hidden: v.ok}
+		}
+		return Value{Known: known, Present: v.ok, V: v.v}
+	}
 	d.conflicts = append(d.conflicts, Conflict{
-		Path: at.path.Copy(), Reason: reason,
-		Base:    Value{Known: known, Present: in.O.ok, V: in.O.v},
-		Git:     Value{Known: true, Present: in.G.ok, V: in.G.v},
-		Cluster: Value{Known: true, Present: in.C.ok, V: in.C.v},
+		Path: at.path.Copy(), Reason: reason, Base: show(in.O, known), Git: show(in.G, true), Cluster: show(in.C, true),
 	})
 	d.keepUnknown(at)
 }

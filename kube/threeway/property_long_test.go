@@ -1,0 +1,8 @@
+//go:build long
+
+package threeway
+
+import "testing"
+
+// TestPropertiesLong is TestProperties with many more rounds.
+func TestPropertiesLong(t *testing.T) { checkProperties(t, 15000) }
