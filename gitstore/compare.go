@@ -20,7 +20,7 @@ type FileChange struct {
 // one of Options.Refs and Head's, ordered by path. An absent ref has no files.
 // The cost follows the folders that differ.
 func (s *Store) Compare(ref string) ([]FileChange, error) {
-	was, err := s.treeOf(s.local[ref])
+	was, err := s.refTree(ref)
 	if err != nil {
 		return nil, s.distrust(fmt.Errorf("compare %s with %s: %w", ref, s.branch, err))
 	}
@@ -34,10 +34,46 @@ func (s *Store) Compare(ref string) ([]FileChange, error) {
 // LookupIn returns the blob at a path relative to Options.Path in the tree of one
 // of Options.Refs.
 func (s *Store) LookupIn(ref, path string) (Hash, bool, error) {
-	t, err := s.treeOf(s.local[ref])
+	t, err := s.refTree(ref)
 	if err != nil {
 		return Hash{}, false, s.distrust(fmt.Errorf("look up %s in %s: %w", path, ref, err))
 	}
 	h, mode, ok := t.Lookup(s.full(path))
 	return h, ok && mode != filemode.Dir, nil
+}
+
+// LookupRoot returns the blob at a path in the whole tree of one of Options.Refs.
+func (s *Store) LookupRoot(ref, path string) (Hash, bool, error) {
+	t, err := s.refTree(ref)
+	if err != nil {
+		return Hash{}, false, s.distrust(fmt.Errorf("look up %s in %s: %w", path, ref, err))
+	}
+	h, mode, ok := t.Lookup(path)
+	return h, ok && mode != filemode.Dir, nil
+}
+
+// refTree returns the tree of one of Options.Refs. It is kept until the ref moves.
+func (s *Store) refTree(ref string) (tree.Tree, error) {
+	at := s.local[ref]
+	if kept, ok := s.refTrees[ref]; ok && kept.commit == at {
+		return kept.tree, nil
+	}
+	t, err := s.treeOf(at)
+	if err != nil {
+		return tree.Tree{}, err
+	}
+	s.refTrees[ref] = refTree{commit: at, tree: t}
+	return t, nil
+}
+
+type refTree struct {
+	commit Hash
+	tree   tree.Tree
+}
+
+// LookupFile is Lookup with the file's mode, which tells files from symlinks and
+// submodules.
+func (s *Store) LookupFile(path string) (Hash, filemode.FileMode, bool) {
+	h, mode, ok := s.tree.Lookup(s.full(path))
+	return h, mode, ok && mode != filemode.Dir
 }

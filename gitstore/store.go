@@ -40,6 +40,7 @@ type Store struct {
 	unsent *unsent // objects made here since
 
 	attributes attributes
+	refTrees   map[string]refTree
 	damaged    bool       // the cache cannot be trusted; Fetch clones anew
 	checkedOut *tree.Tree // what a cache's worktree holds; nil when not known
 }
@@ -52,7 +53,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, local: map[string]Hash{}, origin: map[string]Hash{}, unsent: newUnsent()}
+	s := &Store{opts: opts, local: map[string]Hash{}, origin: map[string]Hash{}, refTrees: map[string]refTree{}, unsent: newUnsent()}
 	if opts.URL != "" {
 		err = s.openCache(ctx)
 	} else {

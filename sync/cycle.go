@@ -44,17 +44,22 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 		if err != nil {
 			return err
 		}
+		if unreachable != nil && m.two != nil {
+			return unreachable // git's side has to be known, and nothing can be announced
+		}
 		report.reset()
 		err = m.derive(ctx, report, now)
 		if err == nil && unreachable != nil {
 			return errors.Join(unreachable, m.checkout(ctx, report))
 		}
 		if err == nil {
-			err = m.repo.Push(ctx)
+			err = m.push(ctx)
 		}
 		switch {
 		case err == nil:
-			m.acknowledge(report)
+			if err := m.acknowledge(report); err != nil {
+				return err
+			}
 			return m.checkout(ctx, report)
 		case m.withoutRefs(ctx, err):
 			continue
@@ -110,6 +115,9 @@ func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) erro
 	if err != nil {
 		return err
 	}
+	if m.two != nil {
+		return m.deriveTwoWay(ctx, report, reshaped, now)
+	}
 	p, err := m.plan(ctx, now)
 	if err != nil {
 		return err
@@ -136,6 +144,15 @@ func (m *Mirror) deletes() bool {
 		}
 	}
 	return false
+}
+
+// push sends branch and refs. In mode two-way that is one step, for what they say
+// of each other (case F of the protocol).
+func (m *Mirror) push(ctx context.Context) error {
+	if m.two != nil {
+		return m.repo.PushIf(ctx)
+	}
+	return m.repo.Push(ctx)
 }
 
 // checkout lets the files on disk follow the branch. Nothing is ever read back
@@ -189,6 +206,9 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 // moveBase lets the base ref say that cluster and git agree on what the branch
 // holds now. In this mode the cluster is the truth, so they always do.
 func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
+	if m.two != nil {
+		return m.moveAgreed(ctx, now)
+	}
 	if m.repo.Head().IsZero() || m.refless {
 		return nil
 	}
@@ -200,7 +220,7 @@ func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
 // branch is what a backup needs. It tells whether the push is worth another try.
 func (m *Mirror) withoutRefs(ctx context.Context, err error) bool {
 	var refused *gitstore.RefusedError
-	if m.refless || !errors.As(err, &refused) || !slices.Contains(m.refs.All(), refused.Ref) {
+	if m.two != nil || m.refless || !errors.As(err, &refused) || !slices.Contains(m.refs.All(), refused.Ref) {
 		return false
 	}
 	m.refless = true
@@ -215,7 +235,7 @@ func (m *Mirror) withoutRefs(ctx context.Context, err error) bool {
 }
 
 // acknowledge forgets what the remote has taken.
-func (m *Mirror) acknowledge(report *Report) {
+func (m *Mirror) acknowledge(report *Report) error {
 	report.Pushed = report.Commit != "" && m.repo.Pushes()
 	m.stale = false
 	for key := range m.pending {
@@ -234,6 +254,10 @@ func (m *Mirror) acknowledge(report *Report) {
 	clear(m.swept)
 	clear(m.unpushed)
 	m.remoteAt = m.repo.Head()
+	if m.two != nil {
+		return m.acknowledged()
+	}
+	return nil
 }
 
 // account fills in what the report tells of the whole, beyond this cycle.

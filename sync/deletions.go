@@ -56,6 +56,9 @@ func (m *Mirror) candidate(ctx context.Context, e Entry) (candidate, bool, error
 func (m *Mirror) waitingCandidates(ctx context.Context) ([]candidate, error) {
 	var out []candidate
 	for _, key := range sortedKeys(m.waiting) {
+		if m.judges(key) {
+			continue
+		}
 		if e, pending := m.pending[key]; pending {
 			if e.Op == Present {
 				delete(m.waiting, key)

@@ -32,6 +32,7 @@ const (
 	ReasonDeleted    Reason = iota + 1 // the server said so, or a complete listing lacks it
 	ReasonUnselected                   // it changed and no rule selects it any more
 	ReasonKindGone                     // its kind is gone or was replaced: no proof of anything
+	ReasonPruned                       // its file was deleted in git; it is the object that is to go
 	ReasonAdopted                      // the files are another cluster's, adopted; this one never had it
 )
 

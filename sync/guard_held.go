@@ -70,12 +70,14 @@ func (r Reason) String() string {
 		return "kind-gone"
 	case ReasonAdopted:
 		return "adopted"
+	case ReasonPruned:
+		return "pruned"
 	}
 	return fmt.Sprintf("reason-%d", int(r))
 }
 
 func parseReason(s string) (Reason, error) {
-	for _, r := range []Reason{ReasonDeleted, ReasonUnselected, ReasonKindGone, ReasonAdopted} {
+	for _, r := range []Reason{ReasonDeleted, ReasonUnselected, ReasonKindGone, ReasonAdopted, ReasonPruned} {
 		if r.String() == s {
 			return r, nil
 		}

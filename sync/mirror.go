@@ -22,6 +22,8 @@ type Cluster interface {
 	Proven(ctx context.Context, gr schema.GroupResource) error
 	// Kind returns the kind of a served resource.
 	Kind(gr schema.GroupResource) (kind string, namespaced, ok bool)
+	// Version returns the API version at which a served resource is read.
+	Version(gr schema.GroupResource) (version string, ok bool)
 	// Created returns when a resource's CRD was created; zero when it has none.
 	Created(gr schema.GroupResource) time.Time
 	// ClusterUID returns the uid of the namespace kube-system.
@@ -40,6 +42,7 @@ type Options struct {
 	Namespaces  bool // the Namespaces that hold mirrored objects are mirrored too
 	CRDs        bool // the CRDs of the mirrored resources are mirrored too
 	Guard       Limits
+	TwoWay      *TwoWay // nil in mode mirror
 	Log         logrus.FieldLogger
 }
 
@@ -77,22 +80,23 @@ type Mirror struct {
 	strange map[string]Finding     // files at our paths that are not ours, by path
 	orphans map[kube.Key]struct{}  // files that no rule selects any more
 
-	sweeps    map[informer.Scope]sweep // listings that were not compared with git yet
-	unpushed  map[string]gitstore.Hash // files of local commits, as the remote has them
-	held      HeldSet                  // what the guard held last
-	heldAt    gitstore.Hash            // the commit that the held ref shall name
-	told      string                   // digest of the held deletions that were logged last
-	deleted   map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
-	rewritten Finding                  // the remote's branch lost commits; told once
-	refless   bool                     // the remote takes no refs of ours
-	recalled  bool                     // what an earlier process held is known
-	agreed    time.Time                // when an earlier process moved the base last
-	checked   bool                     // files outside every scope were looked at since the last fetch
+	sweeps     map[informer.Scope]sweep // listings that were not compared with git yet
+	unpushed   map[string]gitstore.Hash // files of local commits, as the remote has them
+	held       HeldSet                  // what the guard held last
+	heldAt     gitstore.Hash            // the commit that the held ref shall name
+	told       string                   // digest of the held deletions that were logged last
+	deleted    map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
+	rewritten  Finding                  // the remote's branch lost commits; told once
+	refless    bool                     // the remote takes no refs of ours
+	recalled   bool                     // what an earlier process held is known
+	lastAgreed time.Time                // when an earlier process moved the base last
+	two        *twoWay                  // nil in mode mirror
+	checked    bool                     // files outside every scope were looked at since the last fetch
 }
 
 // NewMirror returns a Mirror over an open store. It does no I/O.
 func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store, refs RefNames) *Mirror {
-	return &Mirror{
+	m := &Mirror{
 		opts: opts, inbox: inbox, cluster: cluster, repo: repo, refs: refs, log: opts.Log,
 		stale:   true,
 		pending: map[kube.Key]Entry{},
@@ -108,6 +112,10 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		unpushed: map[string]gitstore.Hash{},
 		deleted:  map[kube.Key]time.Time{},
 	}
+	if opts.TwoWay != nil {
+		m.two = newTwoWay(*opts.TwoWay)
+	}
+	return m
 }
 
 // Recheck lets the next cycle ask the remote first: for an approval, or for what

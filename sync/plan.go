@@ -49,6 +49,7 @@ func (m *Mirror) plan(ctx context.Context, now time.Time) (*plan, error) {
 	for _, key := range sortedKeys(m.pending) {
 		e := m.pending[key]
 		switch {
+		case m.judges(key):
 		case m.follows(key):
 			namespaces = append(namespaces, e)
 		case e.Op == Present:
@@ -90,6 +91,9 @@ func (m *Mirror) plan(ctx context.Context, now time.Time) (*plan, error) {
 func (m *Mirror) prefetch(ctx context.Context) error {
 	var blobs []gitstore.Hash
 	for key, e := range m.pending {
+		if m.judges(key) {
+			continue
+		}
 		if blob, exists := m.repo.Lookup(PathOf(key)); exists && (e.Op == Absent || blob != digestOf(e)) {
 			blobs = append(blobs, blob)
 		}
@@ -208,7 +212,7 @@ func (m *Mirror) describe(ctx context.Context, p *plan) error {
 	described := 0
 	for i := range p.changes {
 		c := &p.changes[i]
-		if c.Op != Changed || described == describedChanges {
+		if c.Op != Changed || c.Fields != nil || described == describedChanges {
 			continue
 		}
 		described++

@@ -129,7 +129,7 @@ func (m *Mirror) load(ctx context.Context) error {
 	if !m.loaded {
 		// No base, no earlier process: nothing is known then.
 		if info, err := m.repo.Info(m.repo.Ref(m.refs.Base)); err == nil {
-			m.agreed = info.When
+			m.lastAgreed = info.When
 			m.recallDeletions(info.Message)
 		}
 	}
@@ -179,6 +179,9 @@ func (m *Mirror) headWriter() writer {
 // recheck notes the objects behind paths that somebody else wrote: they are read
 // live, and put right where their files differ.
 func (m *Mirror) recheck(ctx context.Context, paths []string) error {
+	if m.two != nil {
+		return nil // it is judged by what base says
+	}
 	who := m.headWriter()
 	for _, path := range paths {
 		m.foreign[path] = who

@@ -8,6 +8,7 @@ import (
 
 // RefNames are the refs that belong to one cluster's path on one branch.
 type RefNames struct {
+	Applying string // writes to the cluster that are announced and not settled
 	Base     string // what cluster and git last agreed on
 	Held     string // the deletions that wait for approval
 	Approved string // the deletions that a person let through
@@ -18,8 +19,8 @@ type RefNames struct {
 func Refs(cluster, branch, path string) RefNames {
 	sum := sha256.Sum256([]byte(branch + "\x00" + path))
 	prefix := fmt.Sprintf("refs/crmirror/%s-%s/", cluster, hex.EncodeToString(sum[:4]))
-	return RefNames{Base: prefix + "base", Held: prefix + "held", Approved: prefix + "approved"}
+	return RefNames{Applying: prefix + "applying", Base: prefix + "base", Held: prefix + "held", Approved: prefix + "approved"}
 }
 
-// All returns the names as a list, in the order base, held, approved.
-func (r RefNames) All() []string { return []string{r.Base, r.Held, r.Approved} }
+// All returns the names as a list, in the order base, held, approved, applying.
+func (r RefNames) All() []string { return []string{r.Base, r.Held, r.Approved, r.Applying} }

@@ -18,6 +18,9 @@ type Finding struct {
 	Path string // of the file, below the repository's path; "" when it is about an object only
 	Key  kube.Key
 	Text string
+
+	blob       gitstore.Hash // that it was found in
+	unreadable bool          // it may be an object's file
 }
 
 // Report tells what a cycle did, and what of the whole needs a person. It holds
@@ -34,7 +37,13 @@ type Report struct {
 	Orphans   []kube.Key               // files that no rule selects any more
 	Left      []gitstore.Left          // files of a person's worktree that were not touched
 	Waiting   int                      // objects whose push is not acknowledged
-	Again     bool                     // something is left to be tried again soon
+
+	// Of mode two-way.
+	Applied   []Applied
+	Conflicts []Conflict
+	Refusals  []Refusal
+
+	Again bool // something is left to be tried again soon
 
 	changes map[schema.GroupResource]*ResourceReport
 	objects map[schema.GroupResource]counts
@@ -62,6 +71,7 @@ func newReport() *Report {
 // reset forgets what an attempt did that came to nothing.
 func (r *Report) reset() {
 	r.Commit = ""
+	r.Findings = nil
 	clear(r.changes)
 }
 
@@ -114,7 +124,8 @@ func (r *Report) sum(of func(ResourceReport) int) int {
 // selected was read and is in git. It decides between the exit codes 0 and 3.
 func (r *Report) Clean() bool {
 	return len(r.Held) == 0 && len(r.Findings) == 0 && len(r.Refused) == 0 &&
-		len(r.Failing) == 0 && len(r.Postponed) == 0 && len(r.Left) == 0
+		len(r.Failing) == 0 && len(r.Postponed) == 0 && len(r.Left) == 0 &&
+		len(r.Conflicts) == 0 && len(r.Refusals) == 0
 }
 
 // Resources sums up by resource, sorted by name.

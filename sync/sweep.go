@@ -102,7 +102,7 @@ func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served m
 // agreed on with the cluster. The files that it left behind are of a CRD before
 // it then, as after a reinstall: that its objects are gone proves nothing.
 func (m *Mirror) rebornWhileDown(key kube.Key) bool {
-	return !m.agreed.IsZero() && !m.isSettled(key) && m.cluster.Created(key.GroupResource()).After(m.agreed)
+	return !m.lastAgreed.IsZero() && !m.isSettled(key) && m.cluster.Created(key.GroupResource()).After(m.lastAgreed)
 }
 
 // servedResources returns the resources that informers watch, and whether all

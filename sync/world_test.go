@@ -336,6 +336,8 @@ func (c *fakeCluster) Kind(gr schema.GroupResource) (string, bool, bool) {
 	return kind, gr != namespaceResource && gr != crdResource, kind != ""
 }
 
+func (c *fakeCluster) Version(schema.GroupResource) (string, bool) { return "v1", true }
+
 func (c *fakeCluster) Created(gr schema.GroupResource) time.Time { return c.created[gr] }
 
 func (c *fakeCluster) ClusterUID(context.Context) (string, error) { return c.uid, nil }

@@ -102,6 +102,13 @@ func (f *Fleet) Kind(resource schema.GroupResource) (name string, namespaced, ok
 	return k.kind, k.namespaced, ok && k.kind != ""
 }
 
+// Version returns the API version at which a resource is read. It is false for one that is
+// not watched, or not served.
+func (f *Fleet) Version(resource schema.GroupResource) (version string, ok bool) {
+	k, ok := f.kind(resource)
+	return k.version, ok && k.version != "" && !k.gone
+}
+
 // Created returns when the CRD of a watched resource was created, by the server's
 // clock; zero for a resource without one.
 func (f *Fleet) Created(resource schema.GroupResource) time.Time {

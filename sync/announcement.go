@@ -1,0 +1,127 @@
+package sync
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/crmirror/crmirror/kube"
+)
+
+// announcementFile is the one file in the tree of the applying ref's commits.
+const announcementFile = "applying.json"
+
+// writeAction is what an announced write does to its object.
+type writeAction string
+
+const (
+	writeFields writeAction = "apply"
+	writeCreate writeAction = "create"
+	writeDelete writeAction = "delete"
+)
+
+// announced is one write to the cluster, told in git before it is done: exactly
+// the fields, with the object's state that they were judged for. After a crash
+// it tells what may have landed (DESIGN 5, step 5).
+//
+// Invariant: it names only what is written, never the whole object, and it holds
+// only while the base that it was judged against is base. Tests: TestAnnouncedFieldsOnly, TestAnnouncementOfOldBase.
+type announced struct {
+	Key             kube.Key    `json:"-"`
+	Name            string      `json:"object"` // Key, as the held file writes it
+	APIVersion      string      `json:"apiVersion"`
+	Action          writeAction `json:"action"`
+	UID             types.UID   `json:"uid,omitempty"`
+	ResourceVersion string      `json:"resourceVersion,omitempty"`
+	Base            string      `json:"base,omitempty"` // blob of the object's file in base; "" when it has none
+	Set             fieldSet    `json:"set"`
+	Remove          fieldSet    `json:"remove"`
+	// Values are the fields that are set; of a creation, the whole content. They
+	// are for people to read.
+	Values map[string]any `json:"values,omitempty"`
+	// Content is the blob that a created object's content would be.
+	Content string `json:"content,omitempty"`
+}
+
+// fieldSet is a set of fields that JSON can carry, in the form of managedFields.
+type fieldSet struct{ *fieldpath.Set }
+
+// MarshalJSON writes the set as managedFields have it.
+func (s fieldSet) MarshalJSON() ([]byte, error) {
+	if s.Set == nil {
+		return []byte("{}"), nil
+	}
+	return s.ToJSON()
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *fieldSet) UnmarshalJSON(b []byte) error {
+	s.Set = fieldpath.NewSet()
+	return s.FromJSON(bytes.NewReader(b))
+}
+
+// fields are all fields that the write touches.
+func (a *announced) fields() *fieldpath.Set {
+	all := fieldpath.NewSet()
+	for _, s := range []fieldSet{a.Set, a.Remove} {
+		if s.Set != nil {
+			all = all.Union(s.Set)
+		}
+	}
+	return all
+}
+
+var errNoState = errors.New("it does not say which state of the object was judged")
+
+type announcement struct {
+	Writes []announced `json:"writes"`
+}
+
+// marshal writes the announcement as its file holds it, sorted by object.
+func (a announcement) marshal() ([]byte, error) {
+	a.Writes = slices.Clone(a.Writes)
+	slices.SortFunc(a.Writes, func(x, y announced) int { return CompareKeys(x.Key, y.Key) })
+	for i := range a.Writes {
+		a.Writes[i].Name = heldName(a.Writes[i].Key)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(a); err != nil {
+		return nil, fmt.Errorf("announce %d writes: %w", len(a.Writes), err)
+	}
+	return b.Bytes(), nil
+}
+
+// parseAnnouncement reads what marshal wrote.
+func parseAnnouncement(content []byte) (announcement, error) {
+	var a announcement
+	dec := json.NewDecoder(bytes.NewReader(content))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&a); err != nil {
+		return announcement{}, fmt.Errorf("read announcement: %w", err)
+	}
+	for i := range a.Writes {
+		w := &a.Writes[i]
+		key, err := parseHeldName(w.Name)
+		if err != nil {
+			return announcement{}, fmt.Errorf("read announcement: %w", err)
+		}
+		w.Key = key
+		switch w.Action {
+		case writeFields, writeCreate, writeDelete:
+		default:
+			return announcement{}, fmt.Errorf("read announcement: %s: unknown action %q", w.Name, w.Action)
+		}
+		if w.Action != writeCreate && (w.UID == "" || w.ResourceVersion == "") {
+			return announcement{}, fmt.Errorf("read announcement: %s: %w", w.Name, errNoState)
+		}
+	}
+	return a, nil
+}

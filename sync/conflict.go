@@ -1,0 +1,291 @@
+package sync
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/threeway"
+)
+
+// Conflict is a field, or an object, that git and the cluster have differently, and that
+// is written on neither side until a person decides.
+type Conflict struct {
+	Key     kube.Key
+	File    string // from the repository's root
+	Line    int    // of the field in it; 0 when the file has none
+	Field   string // as server-side apply writes it, .spec.ports[name="http"].port; "" is the object
+	Reason  string
+	Base    Shown
+	Git     Shown
+	Cluster Shown
+	Owners  []apply.Owner // of the field in the cluster
+	Commit  string        // the branch's commit that last changed the file; "" when history here does not tell
+	Author  string
+	When    time.Time
+
+	path fieldpath.Path
+}
+
+// Shown is a value as people may see it: compact JSON, cut to a size, or a word in
+// parentheses: (absent), (unknown), (redacted).
+type Shown string
+
+// shownRunes bounds a value that is shown.
+const shownRunes = 120
+
+// Settle returns the commands that settle the conflict.
+func (c *Conflict) Settle() []string {
+	at := c.Key.GroupResource().String() + " " + c.Key.Name
+	if c.Key.Namespace != "" {
+		at += " -n " + c.Key.Namespace
+	}
+	if c.Field != "" {
+		at += " --field " + quoteShell(c.Field)
+	}
+	return []string{"crmirror resolve " + at + " --take git", "crmirror resolve " + at + " --take cluster"}
+}
+
+func quoteShell(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// conflictsOf tells of the conflicts of a judged object.
+func (m *Mirror) conflictsOf(j *judgement) []Conflict {
+	var out []Conflict
+	var since *gitstore.Change
+	for _, c := range j.decision.Conflicts {
+		if since == nil {
+			since = m.repo.LastChange(j.path)
+		}
+		x := Conflict{
+			Key: j.key, File: m.repo.FullPath(j.path), Field: fieldText(c.Path), Reason: c.Reason,
+			Base: j.show(c.Path, c.Base), Git: j.show(c.Path, c.Git), Cluster: j.show(c.Path, c.Cluster),
+			Owners: j.owners.Owners(c.Path),
+			Commit: since.Commit, Author: since.Author, When: since.When,
+			path: slices.Clone(c.Path),
+		}
+		if j.git != nil {
+			x.Line = kube.Line(j.file, stepsOf(j.git, c.Path))
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func fieldText(p fieldpath.Path) string {
+	if len(p) == 0 {
+		return ""
+	}
+	return p.String()
+}
+
+// show writes a value for people. What the rules redact, and all of a Secret, is not shown.
+func (j *judgement) show(path fieldpath.Path, v threeway.Value) Shown {
+	switch {
+	case !v.Known:
+		return "(unknown)"
+	case !v.Present:
+		return "(absent)"
+	case j.kind.Group == "" && j.kind.Kind == "Secret", kube.ContainsRedaction(v.V), j.touchesShaped(path):
+		return "(redacted)"
+	case len(path) == 0:
+		return "(the object)"
+	}
+	b, err := json.Marshal(v.V)
+	if err != nil {
+		return "(unreadable)"
+	}
+	return Shown(shorten(printable(string(b)), shownRunes))
+}
+
+// touchesShaped tells whether a path lies in, or holds, what the rules leave out.
+func (j *judgement) touchesShaped(path fieldpath.Path) bool {
+	if j.shaped == nil {
+		return false
+	}
+	for i := range path {
+		if j.shaped.Has(path[:i+1]) {
+			return true
+		}
+	}
+	below := j.shaped
+	for _, step := range path {
+		below = below.WithPrefix(step)
+	}
+	return !below.Empty()
+}
+
+// stepsOf translates a path into map keys and list indices of content, as far as
+// content has it.
+func stepsOf(content any, path fieldpath.Path) []any {
+	var steps []any
+	for _, e := range path {
+		switch {
+		case e.FieldName != nil:
+			fields, _ := content.(map[string]any)
+			steps, content = append(steps, *e.FieldName), fields[*e.FieldName]
+		case e.Index != nil:
+			list, _ := content.([]any)
+			if *e.Index >= len(list) {
+				return steps
+			}
+			steps, content = append(steps, *e.Index), list[*e.Index]
+		default:
+			list, _ := content.([]any)
+			i := slices.IndexFunc(list, func(item any) bool { return isItem(item, e) })
+			if i < 0 {
+				return steps
+			}
+			steps, content = append(steps, i), list[i]
+		}
+	}
+	return steps
+}
+
+// isItem tells whether a list item is the one that a path's step names.
+func isItem(item any, e fieldpath.PathElement) bool {
+	if e.Value != nil {
+		return kube.EqualValues(item, (*e.Value).Unstructured())
+	}
+	fields, ok := item.(map[string]any)
+	if !ok || e.Key == nil {
+		return false
+	}
+	for _, key := range *e.Key {
+		if !kube.EqualValues(fields[key.Name], key.Value.Unstructured()) {
+			return false
+		}
+	}
+	return true
+}
+
+// applied is one write that landed.
+type applied struct {
+	action            threeway.Action
+	method            apply.Method
+	fields            *fieldpath.Set
+	displaced         []apply.Displaced
+	returned, altered []fieldpath.Path
+}
+
+// Applied is one object that was written to the cluster.
+type Applied struct {
+	Key       kube.Key
+	Action    string            // created, configured, deleted
+	Fields    []string          // that were set or removed
+	Displaced []apply.Displaced // owners that lost a field to us
+	Notes     []string          // what the server made of it
+}
+
+// Refusal is an object whose change was not written, or cannot be judged.
+type Refusal struct {
+	Key   kube.Key
+	File  string
+	Text  string
+	Retry bool
+}
+
+// tellJudged fills in what the report says of the objects judged, and of those that
+// nothing moved of since.
+func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
+	t := m.two
+	for _, j := range judged {
+		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, conflicts: m.conflictsOf(j)}
+		file := m.repo.FullPath(j.path)
+		if j.finding != "" {
+			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: j.finding})
+			left.unreadable = j.git == nil && !j.gitBlob.IsZero()
+		}
+		for _, f := range j.decision.Findings {
+			text := string(f.Kind) + ": " + f.Path.String()
+			if line := kube.Line(j.file, stepsOf(j.git, f.Path)); line > 0 {
+				text = fmt.Sprintf("line %d: %s", line, text)
+			}
+			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: text})
+		}
+		switch {
+		case j.refused != nil:
+			left.refusals = append(left.refusals, Refusal{Key: j.key, File: file, Text: j.refused.Error(), Retry: j.refused.Retry})
+			left.retry = j.refused.Retry
+		case j.waits != "":
+			left.refusals = append(left.refusals, Refusal{Key: j.key, File: file, Text: j.waits, Retry: true})
+			left.retry = true
+		case j.waiting != "":
+			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: j.waiting})
+		}
+		for _, a := range j.done {
+			report.Applied = append(report.Applied, a.tell(j.key))
+		}
+		if left.empty() {
+			delete(t.left, j.key)
+			continue
+		}
+		t.left[j.key] = left
+	}
+	m.tellLeft(report)
+}
+
+// tellLeft reports what is open.
+func (m *Mirror) tellLeft(report *Report) {
+	t := m.two
+	report.Conflicts, report.Refusals = nil, nil
+	for _, key := range sortedKeys(t.left) {
+		if !t.judging[key] { // settled by somebody
+			delete(t.left, key)
+			continue
+		}
+		left := t.left[key]
+		report.Conflicts = append(report.Conflicts, left.conflicts...)
+		report.Refusals = append(report.Refusals, left.refusals...)
+		report.Findings = append(report.Findings, left.findings...)
+		report.Again = report.Again || left.retry
+	}
+}
+
+func (l leftOpen) empty() bool {
+	return len(l.conflicts)+len(l.findings)+len(l.refusals) == 0
+}
+
+func (a applied) tell(key kube.Key) Applied {
+	out := Applied{Key: key, Action: "configured", Displaced: a.displaced}
+	switch a.action {
+	case threeway.CreateObject:
+		out.Action = "created"
+	case threeway.DeleteObject:
+		out.Action = "deleted"
+	}
+	if a.fields != nil {
+		for path := range a.fields.Leaves().All() {
+			out.Fields = append(out.Fields, path.String())
+		}
+	}
+	for _, path := range a.returned {
+		out.Notes = append(out.Notes, path.String()+" came back at its default")
+	}
+	for _, path := range a.altered {
+		out.Notes = append(out.Notes, path.String()+" was changed by the server")
+	}
+	return out
+}
+
+// takenBack begins the reason of a conflict about a field that its owner took back.
+const takenBack = "taken back by "
+
+func isTakenBack(reason string) bool { return strings.HasPrefix(reason, takenBack) }
+
+// union adds a path to a set, which may be nil.
+func union(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
+	one := fieldpath.NewSet(path)
+	if set == nil {
+		return one
+	}
+	return set.Union(one)
+}

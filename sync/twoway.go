@@ -1,0 +1,220 @@
+package sync
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/threeway"
+)
+
+// Hands is what two-way mode does to the cluster, one object at a time.
+type Hands interface {
+	// Read reads an object live at an API version. Error: apply.ErrNotFound.
+	Read(ctx context.Context, key kube.Key, version string) (*unstructured.Unstructured, error)
+	// Type returns the type of a kind, the deduced one when known is false.
+	Type(ctx context.Context, kind schema.GroupVersionKind) (typ typed.ParseableType, known bool, err error)
+	// Refresh forgets types that changed.
+	Refresh(ctx context.Context) error
+	// Write, Create and Delete write one judged change. Errors: *apply.Rejected,
+	// apply.ErrMoved, apply.ErrUncertain.
+	Write(ctx context.Context, c apply.Change) (apply.Result, error)
+	Create(ctx context.Context, key kube.Key, resource schema.GroupVersionResource, want map[string]any, shaped *fieldpath.Set) (apply.Result, error)
+	Delete(ctx context.Context, key kube.Key, resource schema.GroupVersionResource, live *unstructured.Unstructured) (gone bool, err error)
+}
+
+// TwoWay says how git's changes reach the cluster.
+type TwoWay struct {
+	Hands   Hands
+	Prune   bool     // a file deleted in git deletes its object
+	Respect []string // field managers whose fields are never taken
+	DryRun  bool     // nothing is written, neither to the cluster nor to git
+	// Reached, if any, is told of each step of the protocol; an error ends the
+	// cycle there, as a crash would. It is for tests.
+	Reached func(Step) error
+}
+
+// Step is a point of the protocol between two effects.
+type Step string
+
+// The steps, in the order of the protocol.
+const (
+	StepRecovered Step = "recovered" // what an earlier agent left open is settled in base
+	StepAnnounced Step = "announced" // the writes are told in git
+	StepWritten   Step = "written"   // they were tried
+	StepCommitted Step = "committed" // branch and base moved here, not at the remote
+)
+
+// twoWay is what a Mirror knows in mode two-way.
+type twoWay struct {
+	opts  TwoWay
+	hands Hands
+
+	fresh   bool // there is no base, and yet there are files: nothing is agreed
+	unknown map[kube.Key]threeway.Unknown
+	mine    map[gitstore.Hash]bool // announcements of this process
+	carried []announced            // another's writes that may land yet
+	landed  map[kube.Key]landing   // what is agreed since writes that no push acknowledged
+	doubt   map[kube.Key]announced // writes of this process that nobody answered
+	wrote   map[kube.Key]bool      // an informer may lag behind our own write
+	taken   map[kube.Key]taking
+	left    map[kube.Key]leftOpen // what is open about an object, as it was judged last
+
+	judging map[kube.Key]bool // in this cycle; the mirror leaves them alone
+	agreed  []gitstore.Edit   // of base: what both sides were seen to have
+	base    []gitstore.Edit   // the next move of base
+}
+
+// landing is an agreement that holds as long as base has not moved for the object.
+//
+// Invariant: a living agent knows what landed and what was refused, until base is
+// pushed (case B of the protocol). Test: TestRefusedIsNotOurs.
+type landing struct {
+	from gitstore.Hash // of the object's file in base
+	agreement
+}
+
+func newTwoWay(opts TwoWay) *twoWay {
+	return &twoWay{
+		opts: opts, hands: opts.Hands,
+		mine:   map[gitstore.Hash]bool{},
+		landed: map[kube.Key]landing{},
+		doubt:  map[kube.Key]announced{},
+		wrote:  map[kube.Key]bool{},
+		taken:  map[kube.Key]taking{},
+		left:   map[kube.Key]leftOpen{},
+	}
+}
+
+func (t *twoWay) reached(step Step) error {
+	if t.opts.Reached == nil {
+		return nil
+	}
+	return t.opts.Reached(step)
+}
+
+// RewoundError says that commits of the branch are gone which base stands on.
+type RewoundError struct {
+	Branch string
+	Parent gitstore.Hash // the commit that base was pushed with
+}
+
+func (e *RewoundError) Error() string {
+	return fmt.Sprintf("branch %s was rewound or rewritten: commit %.12s, with which git and cluster last agreed, is not in it any more; "+
+		"nothing is applied. To take the branch as it is now: crmirror adopt", e.Branch, e.Parent)
+}
+
+// checkLineage refuses a branch that base does not stand on.
+//
+// Invariant: nothing is applied from a branch that was rewound. Test: TestRewoundBranch.
+func (m *Mirror) checkLineage() error {
+	base := m.repo.Ref(m.refs.Base)
+	if base.IsZero() {
+		return nil
+	}
+	info, err := m.repo.Info(base)
+	if err != nil {
+		return err
+	}
+	for _, parent := range info.Parents {
+		if !m.repo.Descends(m.repo.Head(), parent) {
+			return &RewoundError{Branch: m.repo.Branch(), Parent: parent}
+		}
+	}
+	return nil
+}
+
+// deriveTwoWay is derive's second half in mode two-way: it judges what git or both
+// sides changed, announces and makes the writes to the cluster, and then writes
+// branch and base. What only the cluster changed goes the mirror's way.
+func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool, now time.Time) error {
+	t := m.two
+	if err := m.checkLineage(); err != nil {
+		return err
+	}
+	if err := m.readUnknown(ctx); err != nil {
+		return err
+	}
+	if err := m.recoverWrites(ctx, now); err != nil {
+		return err
+	}
+	keys, err := m.toJudge(ctx)
+	if err != nil {
+		return err
+	}
+	judged, err := m.judge(ctx, keys)
+	if err != nil {
+		return err
+	}
+	held, err := m.guardPrunes(ctx, judged, now)
+	if err != nil {
+		return err
+	}
+	if !reshaped && !t.opts.DryRun {
+		if err := m.write(ctx, judged, now); err != nil {
+			return err
+		}
+	}
+	m.agreeToDelete(judged)
+	p, err := m.plan(ctx, now)
+	if err != nil {
+		return err
+	}
+	t.base = append(t.agreed, p.edits...) // the mirror's part is agreed as it is written
+	if err := m.settle(ctx, p, judged); err != nil {
+		return err
+	}
+	p.held = append(p.held, held...).sorted()
+	m.tellJudged(report, judged)
+	if t.opts.DryRun {
+		report.add("", p.changes)
+		return nil
+	}
+	if err := m.setAnnouncement(ctx, t.unanswered(), now); err != nil {
+		return err
+	}
+	if err := m.commit(ctx, p, report, now); err != nil {
+		return err
+	}
+	if err := t.reached(StepCommitted); err != nil {
+		return err
+	}
+	return m.announceHeld(ctx, p, now)
+}
+
+// moveAgreed moves base by what this cycle agreed on.
+func (m *Mirror) moveAgreed(ctx context.Context, now time.Time) error {
+	t := m.two
+	if len(t.base) == 0 {
+		return nil
+	}
+	_, err := m.repo.DeriveBase(ctx, m.refs.Base, t.base, m.baseMessage(), now)
+	return err
+}
+
+// acknowledged forgets what the remote's base holds from now on.
+func (m *Mirror) acknowledged() error {
+	t := m.two
+	for key, l := range t.landed {
+		blob, _, err := m.repo.LookupIn(m.refs.Base, PathOf(key))
+		if err != nil {
+			return err
+		}
+		if blob != l.from {
+			delete(t.landed, key)
+		}
+	}
+	clear(t.mine)
+	if at := m.repo.Ref(m.refs.Applying); !at.IsZero() {
+		t.mine[at] = true
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+)
+
+// leftOpen is what is open about an object, and the state that it was judged in:
+// unless that moves, it is not judged again.
+type leftOpen struct {
+	gitBlob, baseBlob gitstore.Hash
+	retry             bool
+	unreadable        bool // the file
+	conflicts         []Conflict
+	findings          []Finding
+	refusals          []Refusal
+}
+
+// toJudge returns the keys about which git and base say different things, or of
+// which more has to be known than the informers tell.
+func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
+	t := m.two
+	set, err := m.changedInGit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, keys := range []map[kube.Key]struct{}{keySet(t.unknown), keySet(t.landed)} {
+		maps.Copy(set, keys)
+	}
+	for key := range m.pending {
+		if t.wrote[key] || t.fresh && !m.follows(key) {
+			set[key] = struct{}{}
+		}
+	}
+	t.judging, t.agreed = map[kube.Key]bool{}, nil
+	var keys []kube.Key
+	for _, key := range sortedKeys(set) {
+		t.judging[key] = true
+		agreed, err := m.agreeAtOnce(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		if !agreed && !m.stillOpen(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// judges tells whether an object is judged in this cycle, three-way, rather than
+// mirrored.
+func (m *Mirror) judges(key kube.Key) bool { return m.two != nil && m.two.judging[key] }
+
+func keySet[V any](of map[kube.Key]V) map[kube.Key]struct{} {
+	set := make(map[kube.Key]struct{}, len(of))
+	for key := range of {
+		set[key] = struct{}{}
+	}
+	return set
+}
+
+// changedInGit returns the objects whose files at the branch's head are not those of base.
+func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error) {
+	changes, err := m.repo.Compare(m.refs.Base)
+	if err != nil {
+		return nil, err
+	}
+	set := map[kube.Key]struct{}{}
+	for _, c := range changes {
+		key, err := m.keyOfChange(ctx, c)
+		switch {
+		case errors.Is(err, errNotOurs):
+			if err := m.misplaced(ctx, c); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		case m.follows(key):
+			m.strange[c.Path] = Finding{Path: c.Path, Key: key,
+				Text: "CRDs and Namespaces are not applied unless a rule names them; apply it with kubectl"}
+		default:
+			set[key] = struct{}{}
+		}
+	}
+	return set, nil
+}
+
+// keyOfChange returns the key that a changed path stands for.
+func (m *Mirror) keyOfChange(ctx context.Context, c gitstore.FileChange) (kube.Key, error) {
+	key, cut, err := KeyOf(c.Path)
+	if err != nil {
+		return key, fmt.Errorf("%w: %w", errNotOurs, err)
+	}
+	if !cut {
+		return key, nil
+	}
+	blob := c.Head
+	if blob.IsZero() {
+		blob = c.Ref
+	}
+	content, err := m.repo.Read(ctx, blob)
+	if err != nil {
+		return key, err
+	}
+	obj, err := kube.Decode(content)
+	if err != nil {
+		return key, fmt.Errorf("%w: %w", errNotOurs, err)
+	}
+	key, err = KeyOfFile(c.Path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName())
+	if err != nil {
+		return key, fmt.Errorf("%w: %w", errNotOurs, err)
+	}
+	return key, nil
+}
+
+// misplaced reports a file that holds an object and does not lie where it would be
+// applied from. Other files beside ours are nobody's business.
+func (m *Mirror) misplaced(ctx context.Context, c gitstore.FileChange) error {
+	ext := path.Ext(c.Path)
+	if c.Head.IsZero() || c.Path == MarkerName || ext != ".yaml" && ext != ".yml" && ext != ".json" || !isFile(c.Mode) {
+		return nil
+	}
+	if f, told := m.strange[c.Path]; told && f.blob == c.Head {
+		return nil
+	}
+	content, err := m.repo.Read(ctx, c.Head)
+	if err != nil {
+		return err
+	}
+	text := "lies where no object's file does; it is not applied"
+	obj, err := kube.Decode(content)
+	switch {
+	case err == nil:
+		if want, ok := m.rightPath(obj); ok {
+			text = "lies where no object's file does; it would be applied at " + m.repo.FullPath(want)
+		}
+	case path.Base(c.Path) == "kustomization.yaml" || errors.Is(err, kube.ErrIdentity):
+		return nil
+	}
+	m.strange[c.Path] = Finding{Path: c.Path, Text: text, blob: c.Head}
+	return nil
+}
+
+// rightPath is where the file of a selected object lies.
+func (m *Mirror) rightPath(obj *unstructured.Unstructured) (string, bool) {
+	gvk := obj.GroupVersionKind()
+	for _, s := range m.cluster.Status() {
+		gr := s.Scope.Resource
+		if kind, _, ok := m.cluster.Kind(gr); ok && gr.Group == gvk.Group && kind == gvk.Kind {
+			return PathOf(kube.Key{Group: gr.Group, Resource: gr.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}), true
+		}
+	}
+	return "", false
+}
+
+// agreeAtOnce tells whether git has what the informer has just seen: then base
+// takes the file, and nothing has to be read.
+func (m *Mirror) agreeAtOnce(ctx context.Context, key kube.Key) (bool, error) {
+	t := m.two
+	e, ok := m.pending[key]
+	if _, landed := t.landed[key]; !ok || e.Op != Present || landed || t.wrote[key] {
+		return false, nil
+	}
+	blob, mode, ok := m.repo.LookupFile(PathOf(key))
+	if !ok || !isFile(mode) {
+		return false, nil
+	}
+	if blob != digestOf(e) {
+		file, err := m.repo.Read(ctx, blob)
+		if err != nil {
+			return false, err
+		}
+		content, err := m.content(ctx, e)
+		if err != nil || !kube.Equal(file, content) {
+			return false, err
+		}
+	}
+	t.agree(key, blob)
+	return true, nil
+}
+
+// agree lets base take a file of git as it is.
+func (t *twoWay) agree(key kube.Key, blob gitstore.Hash) {
+	t.agreed = append(t.agreed, gitstore.Edit{Path: PathOf(key), Blob: blob})
+	delete(t.left, key)
+	t.setUnknown(key, noUnknown())
+}
+
+// stillOpen tells whether nothing moved since the object was judged last, and that
+// left something open which only a person can settle.
+func (m *Mirror) stillOpen(key kube.Key) bool {
+	was, ok := m.two.left[key]
+	if _, dirty := m.pending[key]; !ok || dirty || was.retry {
+		return false
+	}
+	base, _, err := m.repo.LookupIn(m.refs.Base, PathOf(key))
+	git, _ := m.repo.Lookup(PathOf(key))
+	return err == nil && was.baseBlob == base && was.gitBlob == git
+}

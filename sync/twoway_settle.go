@@ -1,0 +1,230 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/threeway"
+)
+
+// settle plans the files and the base of what was judged: what the cluster changed goes to
+// git, and base takes what both sides have from now on.
+func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error {
+	for _, j := range judged {
+		if j.waits != "" {
+			p.postponed[j.key] = errors.New(j.waits) // its key stays dirty
+		}
+		if j.finding != "" || j.decision.Set == nil {
+			continue
+		}
+		if err := m.settleOne(p, j); err != nil {
+			return err
+		}
+		m.informerCaughtUp(j)
+	}
+	edits, err := m.withUnknown(m.two.base)
+	m.two.base = edits
+	return err
+}
+
+// settleOne plans one object's file and base.
+func (m *Mirror) settleOne(p *plan, j *judgement) error {
+	d := &j.decision
+	base := agreement{content: d.Base, unknown: d.Unknown}
+	if j.writes() { // it did not land
+		base.content = d.Kept
+	}
+	if d.Object == threeway.DeleteFile {
+		return nil // the mirror's part, with its proofs
+	}
+	blob := j.gitBlob
+	if d.File != nil && (j.git == nil || !sameObject(d.File, j.git)) {
+		content, err := kube.Encode(&unstructured.Unstructured{Object: d.File}, j.shape)
+		if err != nil {
+			j.finding = err.Error()
+			return nil
+		}
+		blob = gitstore.BlobHash(content)
+		change := Change{Key: j.key, Op: Created, path: j.path, blob: blob, before: j.gitBlob}
+		if j.live != nil {
+			change.Manager = kube.NewestManager(j.live)
+		}
+		if j.git != nil {
+			change.Op = Changed
+			// Both were encoded or decoded a moment ago.
+			change.Fields, _ = kube.DiffPaths(j.file, content, fieldsPerObject)
+		} else {
+			p.index.add(j.path)
+		}
+		p.edits = append(p.edits, gitstore.Edit{Path: j.path, Content: content})
+		p.changes = append(p.changes, change)
+	}
+	for _, c := range d.Conflicts {
+		if c.Reason != threeway.ReasonUnknown && !c.Base.Known {
+			continue
+		}
+		base.unknown = withTaken(base.unknown, c)
+	}
+	m.two.setUnknown(j.key, base.unknown)
+	edit, err := m.baseEdit(j.key, base)
+	if err != nil {
+		return err
+	}
+	if base.content != nil && d.File != nil && sameObject(base.content, d.File) {
+		edit = gitstore.Edit{Path: j.path, Blob: blob} // as it is written, comments and all
+	}
+	m.two.base = append(m.two.base, edit)
+	return nil
+}
+
+// withTaken remembers, beyond this process, that an owner took a field back.
+func withTaken(u threeway.Unknown, c threeway.Conflict) threeway.Unknown {
+	if !isTakenBack(c.Reason) {
+		return u
+	}
+	if len(c.Path) == 0 {
+		u.Object = true
+		return u
+	}
+	u.Fields = union(u.Fields, c.Path)
+	return u
+}
+
+// sameObject compares decoded contents.
+func sameObject(a, b map[string]any) bool { return kube.EqualValues(a, b) }
+
+// baseEdit is the edit that lets base say what is agreed about an object.
+func (m *Mirror) baseEdit(key kube.Key, a agreement) (gitstore.Edit, error) {
+	edit := gitstore.Edit{Path: PathOf(key), Delete: a.content == nil}
+	if edit.Delete {
+		return edit, nil
+	}
+	content, err := kube.Encode(&unstructured.Unstructured{Object: a.content}, &kube.Shape{Status: true})
+	edit.Content = content
+	return edit, err
+}
+
+// withUnknown adds unknownFile to the edits of base, and leaves out those that change nothing.
+func (m *Mirror) withUnknown(edits []gitstore.Edit) ([]gitstore.Edit, error) {
+	content, err := marshalUnknown(m.two.unknown)
+	if err != nil {
+		return nil, err
+	}
+	var out []gitstore.Edit
+	last := gitstore.Edit{Path: unknownFile, Content: content, Delete: content == nil}
+	for _, e := range append(slices.Clone(edits), last) {
+		was, exists, err := m.repo.LookupIn(m.refs.Base, e.Path)
+		if err != nil {
+			return nil, err
+		}
+		now := e.Blob
+		if e.Content != nil {
+			now = gitstore.BlobHash(e.Content)
+		}
+		if e.Delete && exists || !e.Delete && (!exists || now != was) {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// informerCaughtUp notes that the informer has seen our own write.
+func (m *Mirror) informerCaughtUp(j *judgement) {
+	e, ok := m.pending[j.key]
+	if ok && (j.live == nil && e.Op == Absent || j.live != nil && e.Op == Present && e.ResourceVersion == j.live.GetResourceVersion()) {
+		delete(m.two.wrote, j.key)
+	}
+}
+
+// agreeToDelete hands over to the mirror the files whose objects are gone from the
+// cluster while git has what was agreed.
+func (m *Mirror) agreeToDelete(judged []*judgement) {
+	for _, j := range judged {
+		if j.finding != "" || j.waits != "" || j.decision.Object != threeway.DeleteFile {
+			continue
+		}
+		delete(m.two.judging, j.key)
+		if _, pending := m.pending[j.key]; !pending {
+			m.pending[j.key] = Entry{Key: j.key, Op: Absent, Reason: ReasonDeleted, Epoch: m.inbox.epoch(j.key.GroupResource())}
+		}
+	}
+}
+
+// guardPrunes lets deletions in git through to the cluster, as far as the
+// configuration and the guard allow; the others are held.
+//
+// Invariant (DESIGN 5): an object is deleted only with prune, only if base proves that
+// git held it, only if it equals base, within the guard, and never while a file
+// of ours cannot be read. Tests: TestPrune, TestUnreadableFileStopsPrunes.
+func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.Time) (HeldSet, error) {
+	t := m.two
+	byKey := map[kube.Key]*judgement{}
+	unreadable := m.unreadableFiles(judged)
+	in := GuardInput{Files: m.governedFiles(), Held: m.held, Limits: m.opts.Guard, Now: now}
+	for _, j := range judged {
+		if j.finding != "" || j.waits != "" || j.decision.Object != threeway.DeleteObject {
+			continue
+		}
+		switch {
+		case !t.opts.Prune:
+			j.waiting = "deleted in git; its object stays, since apply.prune is off"
+		case unreadable != "":
+			j.waiting = "deleted in git; nothing is deleted while " + unreadable + " cannot be read"
+		default:
+			byKey[j.key] = j
+			in.Candidates = append(in.Candidates, Candidate{Key: j.key, Reason: ReasonPruned})
+			in.Files[j.key.GroupResource()]++ // as many as there were before
+		}
+	}
+	if len(byKey) == 0 {
+		return nil, nil
+	}
+	var err error
+	if in.Approved, err = m.approved(ctx); err != nil {
+		return nil, err
+	}
+	for key, when := range m.deleted {
+		if byKey[key] == nil {
+			in.History = append(in.History, Deletion{Resource: key.GroupResource(), When: when})
+		}
+	}
+	allowed, held := Guard(in)
+	for _, key := range allowed {
+		byKey[key].prune = true
+		if !in.Approved[key] {
+			m.deleted[key] = now
+		}
+	}
+	return held, nil
+}
+
+// unreadableFiles names a file of ours that cannot be read, or "".
+func (m *Mirror) unreadableFiles(judged []*judgement) string {
+	for _, j := range judged {
+		if j.finding != "" && j.git == nil && !j.gitBlob.IsZero() {
+			return m.repo.FullPath(j.path)
+		}
+	}
+	for _, key := range sortedKeys(m.two.left) {
+		if m.two.left[key].unreadable {
+			return m.repo.FullPath(PathOf(key))
+		}
+	}
+	for path, f := range m.strange {
+		if f.unreadable {
+			return m.repo.FullPath(path)
+		}
+	}
+	return ""
+}
+
+func isFile(mode filemode.FileMode) bool {
+	return mode == filemode.Regular || mode == filemode.Executable || mode == filemode.Deprecated
+}

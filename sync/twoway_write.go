@@ -1,0 +1,401 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/threeway"
+)
+
+// parallelWrites is how many objects are written at once.
+const parallelWrites = 8
+
+// write announces in git the writes that were decided, and makes them.
+//
+// Invariant: nothing is written to the cluster before the remote has the
+// announcement, and it takes that only if branch, base and announcement are what
+// was judged. Tests: TestNothingWrittenUnannounced, TestAnnouncementLosesRace.
+func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) error {
+	t := m.two
+	var writes []*judgement
+	entries := t.unanswered()
+	for _, j := range judged {
+		if j.finding == "" && j.waits == "" && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune) {
+			e, err := j.announce()
+			if err != nil {
+				return err
+			}
+			writes, entries = append(writes, j), append(entries, e)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	if err := m.setAnnouncement(ctx, entries, now); err != nil {
+		return err
+	}
+	t.mine[m.repo.Ref(m.refs.Applying)] = true // even if the push's answer is lost, nothing was written
+	if err := m.repo.PushIf(ctx); err != nil {
+		return fmt.Errorf("announce %d writes: %w", len(writes), err)
+	}
+	if err := t.reached(StepAnnounced); err != nil {
+		return err
+	}
+	m.execute(ctx, writes)
+	if err := t.reached(StepWritten); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// announce is what is told in git of a write before it is made.
+func (j *judgement) announce() (announced, error) {
+	d := &j.decision
+	e := announced{Key: j.key, APIVersion: j.kind.GroupVersion().String(), Base: hashText(j.baseBlob)}
+	if j.live != nil {
+		e.UID, e.ResourceVersion = j.live.GetUID(), j.live.GetResourceVersion()
+	}
+	switch d.Object {
+	case threeway.CreateObject:
+		content, err := kube.Encode(&unstructured.Unstructured{Object: d.Cluster}, j.shape)
+		if err != nil {
+			return e, fmt.Errorf("announce %s: %w", j.key, err)
+		}
+		e.Action, e.Values, e.Content = writeCreate, d.Cluster, gitstore.BlobHash(content).String()
+	case threeway.DeleteObject:
+		e.Action = writeDelete
+	default:
+		e.Action, e.Set.Set, e.Remove.Set = writeFields, d.Set, d.Remove
+		values, err := apply.Extract(d.Cluster, d.Set)
+		if err != nil {
+			return e, fmt.Errorf("announce %s: %w", j.key, err)
+		}
+		e.Values = values
+	}
+	return e, nil
+}
+
+// setAnnouncement lets the applying ref say, here, that these writes are under way;
+// of none it says that by not being there.
+func (m *Mirror) setAnnouncement(ctx context.Context, writes []announced, now time.Time) error {
+	at := m.repo.Ref(m.refs.Applying)
+	if len(writes) == 0 {
+		if at.IsZero() {
+			return nil
+		}
+		return m.repo.DeleteRef(ctx, m.refs.Applying)
+	}
+	content, err := announcement{Writes: writes}.marshal()
+	if err != nil {
+		return err
+	}
+	if blob, ok, err := m.repo.LookupRoot(m.refs.Applying, announcementFile); err != nil {
+		return err
+	} else if ok && blob == gitstore.BlobHash(content) {
+		return nil
+	}
+	message := fmt.Sprintf("Apply %s to %s\n", count(len(writes), "change"), m.opts.ClusterName)
+	commit, err := m.repo.CommitFile([]gitstore.Hash{m.repo.Head()}, gitstore.File{Name: announcementFile, Content: content}, message, now)
+	if err != nil {
+		return err
+	}
+	return m.repo.SetRef(ctx, m.refs.Applying, commit)
+}
+
+// execute makes the writes and notes what came of each. One that fails stops no other.
+func (m *Mirror) execute(ctx context.Context, writes []*judgement) {
+	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
+	var g errgroup.Group
+	g.SetLimit(parallelWrites)
+	for i, j := range writes {
+		g.Go(func() error {
+			results[i], errs[i] = m.two.makeWrite(ctx, j)
+			return nil
+		})
+	}
+	_ = g.Wait() // each error has its place
+	for i, j := range writes {
+		if err := errs[i]; err != nil {
+			m.refused(j, err)
+			continue
+		}
+		m.landed(j, results[i])
+	}
+}
+
+// makeWrite makes one write. Of a deletion whose object stays for a finalizer the
+// result has the object.
+func (t *twoWay) makeWrite(ctx context.Context, j *judgement) (apply.Result, error) {
+	d := &j.decision
+	switch d.Object {
+	case threeway.CreateObject:
+		return t.hands.Create(ctx, j.key, j.resource, d.Cluster, j.shaped)
+	case threeway.DeleteObject:
+		gone, err := t.hands.Delete(ctx, j.key, j.resource, j.live)
+		if err == nil && !gone {
+			return apply.Result{Object: j.live}, nil
+		}
+		return apply.Result{}, err
+	}
+	return t.hands.Write(ctx, apply.Change{
+		Key: j.key, Resource: j.resource, Live: j.live, Want: d.Cluster, Set: d.Set, Remove: d.Remove, Shaped: j.shaped,
+	})
+}
+
+// refused notes a write that did not land, or of which that is not known.
+func (m *Mirror) refused(j *judgement, err error) {
+	t := m.two
+	var rejected *apply.Rejected
+	switch {
+	case errors.As(err, &rejected):
+		j.refused = rejected
+	case errors.Is(err, apply.ErrUncertain):
+		if e, announceErr := j.announce(); announceErr == nil {
+			t.doubt[j.key] = e
+		}
+		j.waits = err.Error()
+	default: // it moved, and is judged again
+		j.waits = err.Error()
+	}
+}
+
+// landed notes a write that landed, and decides again over what became of it:
+// the server's defaults and webhooks have a say.
+func (m *Mirror) landed(j *judgement, result apply.Result) {
+	t, d := m.two, &j.decision
+	now := agreement{}
+	switch d.Object {
+	case threeway.CreateObject:
+		now.content = d.Cluster
+	case threeway.DeleteObject:
+		if result.Object != nil {
+			j.waits = "deleted; a finalizer keeps it still"
+			return
+		}
+	default:
+		content, err := apply.Advance(j.base.content, d.Cluster, d.Set, d.Remove)
+		if err != nil { // then nothing is known of it but what the announcement tells
+			t.doubt[j.key], _ = j.announce()
+			j.waits = err.Error()
+			return
+		}
+		now.content, now.unknown = content, j.base.unknown
+	}
+	if now.unknown.Fields != nil {
+		now.unknown.Fields = now.unknown.Fields.Difference(d.Set.Union(d.Remove))
+	}
+	t.landed[j.key] = landing{from: j.baseBlob, agreement: now}
+	t.wrote[j.key] = true
+	// Writes that were made for the state before ours are refused from here on.
+	delete(t.doubt, j.key)
+	t.carried = slices.DeleteFunc(t.carried, func(e announced) bool { return e.Key == j.key })
+	t.taken[j.key] = append(t.taken[j.key], result.Displaced...)
+	j.done = append(j.done, applied{action: d.Object, method: result.Method, fields: d.Set.Union(d.Remove), displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
+	j.base, j.live, j.result = now, result.Object, &result
+	if err := m.decide(j); err != nil {
+		j.waits = err.Error()
+	}
+}
+
+// hashText writes a hash; the zero hash is "".
+func hashText(h gitstore.Hash) string {
+	if h.IsZero() {
+		return ""
+	}
+	return h.String()
+}
+
+// recoverWrites finds out what became of writes that were announced and of which this
+// process does not know the outcome, and lets base say so before anything else is
+// done (DESIGN 5, step 5).
+//
+// Invariant: what cannot be told is unknown, never guessed. Tests: TestCrash.
+func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
+	t := m.two
+	entries, err := m.openWrites(ctx)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	var edits []gitstore.Edit
+	t.carried = nil
+	for _, e := range entries {
+		o, err := m.outcome(ctx, e)
+		if err != nil {
+			return err
+		}
+		if o.pending {
+			if _, own := t.doubt[e.Key]; !own {
+				t.carried = append(t.carried, e)
+			}
+			continue
+		}
+		delete(t.doubt, e.Key)
+		delete(t.landed, e.Key)
+		if !o.moved {
+			continue
+		}
+		edit, err := m.baseEdit(e.Key, o.agreement)
+		if err != nil {
+			return err
+		}
+		edits = append(edits, edit)
+		t.setUnknown(e.Key, o.unknown)
+	}
+	if len(edits) == 0 {
+		return nil // the announcement goes with the next push
+	}
+	if t.base, err = m.withUnknown(edits); err != nil {
+		return err
+	}
+	if err := m.setAnnouncement(ctx, t.unanswered(), now); err != nil {
+		return err
+	}
+	if err := m.moveAgreed(ctx, now); err != nil {
+		return err
+	}
+	if err := m.repo.PushIf(ctx); err != nil {
+		return fmt.Errorf("settle %d announced writes: %w", len(edits), err)
+	}
+	return t.reached(StepRecovered)
+}
+
+// unanswered are the announcements that have to stand on: another's that may land
+// yet, and our own whose outcome is not known.
+func (t *twoWay) unanswered() []announced {
+	list := append([]announced(nil), t.carried...)
+	for _, key := range sortedKeys(t.doubt) {
+		list = append(list, t.doubt[key])
+	}
+	return list
+}
+
+// openWrites returns the announced writes whose outcome this process does not know.
+func (m *Mirror) openWrites(ctx context.Context) ([]announced, error) {
+	t := m.two
+	at := m.repo.Ref(m.refs.Applying)
+	if at.IsZero() || t.mine[at] {
+		if at.IsZero() {
+			t.carried = nil
+		}
+		return t.unanswered(), nil
+	}
+	blob, ok, err := m.repo.LookupRoot(m.refs.Applying, announcementFile)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s holds no announcement; if nothing is being applied, delete it: git push --delete REMOTE %s", m.refs.Applying, m.refs.Applying)
+	}
+	content, err := m.repo.Read(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	a, err := parseAnnouncement(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.refs.Applying, err)
+	}
+	clear(t.doubt) // they stand in it, or somebody else knew better
+	return a.Writes, nil
+}
+
+// outcome is what became of an announced write.
+type outcome struct {
+	pending bool // nothing landed, and it may yet
+	moved   bool // base has to say something else than it does
+	agreement
+}
+
+// outcome tells what became of an announced write, by the object as it is now.
+func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
+	path := PathOf(e.Key)
+	blob, _, err := m.repo.LookupIn(m.refs.Base, path)
+	if err != nil {
+		return outcome{}, err
+	}
+	if hashText(blob) != e.Base {
+		return outcome{}, nil // base moved since: whoever moved it knew
+	}
+	base, err := m.agreed(ctx, e.Key, blob)
+	if err != nil {
+		return outcome{}, err
+	}
+	gv, err := schema.ParseGroupVersion(e.APIVersion)
+	if err != nil {
+		return outcome{}, fmt.Errorf("announcement of %s: %w", e.Key, err)
+	}
+	live, err := m.two.hands.Read(ctx, e.Key, gv.Version)
+	if err != nil && !errors.Is(err, apply.ErrNotFound) {
+		return outcome{}, err
+	}
+	whole := outcome{moved: true, agreement: agreement{content: base.content, unknown: threeway.Unknown{Object: true}}}
+	switch {
+	case e.Action == writeCreate && live == nil,
+		live != nil && live.GetUID() == e.UID && live.GetResourceVersion() == e.ResourceVersion:
+		return outcome{pending: true}, nil
+	case live == nil:
+		return whole, nil
+	case e.Action == writeCreate:
+		return m.outcomeOfCreate(e, live, whole)
+	case live.GetUID() != e.UID:
+		return whole, nil
+	case e.Action == writeDelete:
+		return outcome{}, nil // it cannot land any more
+	}
+	return m.outcomeOfFields(e, base, live, whole)
+}
+
+// outcomeOfCreate: an object that is what was announced, and is ours, was created.
+func (m *Mirror) outcomeOfCreate(e announced, live *unstructured.Unstructured, whole outcome) (outcome, error) {
+	j := &judgement{key: e.Key, live: live}
+	if err := m.normalize(j); err != nil {
+		return outcome{}, err
+	}
+	owners, err := apply.ReadOwnership(live)
+	if err != nil || j.cluster == nil || owners.Owned().Empty() {
+		return whole, nil
+	}
+	content, err := kube.Encode(&unstructured.Unstructured{Object: j.cluster}, j.shape)
+	if err != nil || gitstore.BlobHash(content).String() != e.Content {
+		return whole, nil
+	}
+	return outcome{moved: true, agreement: agreement{content: j.cluster}}, nil
+}
+
+// outcomeOfFields: what our Apply entry owns has landed, at its live value; of the
+// other announced fields nothing is known.
+func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured.Unstructured, whole outcome) (outcome, error) {
+	if base.content == nil || base.content["apiVersion"] != live.Object["apiVersion"] {
+		return whole, nil
+	}
+	owners, err := apply.ReadOwnership(live)
+	if err != nil {
+		return whole, nil
+	}
+	j := &judgement{key: e.Key, live: live}
+	if err := m.normalize(j); err != nil {
+		return outcome{}, err
+	}
+	if j.cluster == nil {
+		return whole, nil
+	}
+	ours := e.fields().Leaves().Intersection(owners.Applied())
+	content, err := apply.Advance(base.content, j.cluster, ours, nil)
+	if err != nil {
+		return whole, nil
+	}
+	unknown := e.fields().Leaves().Difference(ours)
+	if base.unknown.Fields != nil {
+		unknown = unknown.Union(base.unknown.Fields.Difference(ours))
+	}
+	return outcome{moved: true, agreement: agreement{content: content, unknown: threeway.Unknown{Object: base.unknown.Object, Fields: unknown}}}, nil
+}
