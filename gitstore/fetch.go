@@ -128,7 +128,7 @@ func (s *Store) get(ctx context.Context, session *remote.Session, seen map[strin
 		// recreated, and its whole history may be large.
 		return s.reget(ctx, seen)
 	}
-	if session.Refs.Can(capability.Shallow) {
+	if session.Refs.Can(capability.Shallow) && !s.opts.History {
 		req.Depth = 1
 	}
 	result, err := session.Fetch(req, false, s.db.Receive)

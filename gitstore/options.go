@@ -43,6 +43,9 @@ type Options struct {
 	Path string
 	// Refs are full names of further refs to fetch and keep.
 	Refs []string
+	// History fetches, with a URL, the branch's whole history, without file contents where
+	// the server allows: for callers that ask Descends.
+	History bool
 	// Worktree keeps, with a URL, a worktree at Dir/worktree.
 	Worktree bool
 	// Shared opens a person's own repository beside another crmirror that works in

@@ -1,0 +1,450 @@
+package sync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/informer"
+	"github.com/crmirror/crmirror/kube/kubetest"
+)
+
+func TestMain(m *testing.M) { kubetest.Main(m) }
+
+// pair is a real API server with a kind of its own for one test, a real bare
+// repository, and whatever agent runs at the moment.
+type pair struct {
+	*world
+	server *liveCluster
+	hands  *hands
+	opts   TwoWay
+	cache  string
+}
+
+// hands are the real ones; a test may do something between an agent's step and the next.
+type hands struct {
+	*apply.Writer
+	*apply.Schemas
+	beforeWrite func(kube.Key) error // an error takes the place of the write's answer
+	afterWrite  func(kube.Key) error
+}
+
+func (h *hands) Write(ctx context.Context, c apply.Change) (apply.Result, error) {
+	return around(h, c.Key, func() (apply.Result, error) { return h.Writer.Write(ctx, c) })
+}
+
+func around[T any](h *hands, key kube.Key, write func() (T, error)) (T, error) {
+	var none T
+	if h.beforeWrite != nil {
+		if err := h.beforeWrite(key); err != nil {
+			return none, err
+		}
+	}
+	result, err := write()
+	if h.afterWrite != nil {
+		if err := h.afterWrite(key); err != nil {
+			return none, err
+		}
+	}
+	return result, err
+}
+
+// liveCluster answers what a Mirror asks from a real API server. What the informers tell, a
+// test tells: so it can be late.
+type liveCluster struct {
+	t         *testing.T
+	client    dynamic.Interface
+	group     string
+	namespace string
+	rules     *kube.Rules
+}
+
+func (c *liveCluster) resource() schema.GroupResource {
+	return schema.GroupResource{Group: c.group, Resource: "widgets"}
+}
+
+func (c *liveCluster) widgets() dynamic.ResourceInterface {
+	return c.client.Resource(c.resource().WithVersion("v1")).Namespace(c.namespace)
+}
+
+func (c *liveCluster) key(name string) kube.Key {
+	return kube.Key{Group: c.group, Resource: "widgets", Namespace: c.namespace, Name: name}
+}
+
+func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, error) {
+	if key.GroupResource() != c.resource() {
+		return informer.State{}, informer.ErrUnknownKind
+	}
+	live, err := c.widgets().Get(ctx, key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return informer.State{}, informer.ErrNotFound
+	}
+	if err != nil {
+		return informer.State{}, err
+	}
+	shape := &kube.Shape{}
+	if rules, ok := c.rules.Resource(c.resource(), true); ok {
+		rule, ok := rules.Governs(live)
+		if !ok {
+			return informer.State{}, informer.ErrUnselected
+		}
+		shape = &rule.Shape
+	}
+	content, err := kube.Encode(live, shape)
+	return informer.State{
+		Key: key, UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
+		Manager: kube.NewestManager(live), Content: content,
+	}, err
+}
+
+func (c *liveCluster) Proven(context.Context, schema.GroupResource) error { return nil }
+
+func (c *liveCluster) Kind(gr schema.GroupResource) (string, bool, bool) {
+	return "Widget", true, gr == c.resource()
+}
+
+func (c *liveCluster) Version(gr schema.GroupResource) (string, bool) {
+	return "v1", gr == c.resource()
+}
+
+func (c *liveCluster) Created(schema.GroupResource) time.Time { return time.Time{} }
+
+func (c *liveCluster) ClusterUID(context.Context) (string, error) { return "uid-one", nil }
+
+func (c *liveCluster) Synced() bool { return true }
+
+func (c *liveCluster) Status() []informer.ResourceStatus {
+	return []informer.ResourceStatus{{Scope: informer.Scope{Resource: c.resource()}, Phase: informer.PhaseSynced}}
+}
+
+// newPair makes the kind and an empty repository. No agent runs yet.
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	server := kubetest.Shared(t)
+	config := rest.CopyConfig(server.Config)
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := apply.NewSchemas(config, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := apply.NewWriter(config, schemas, apply.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	namespace := server.Namespace(t)
+	p := &pair{
+		world:  w,
+		server: &liveCluster{t: t, client: client, group: namespace + ".test.dev", namespace: namespace},
+		hands:  &hands{Writer: writer, Schemas: schemas},
+		cache:  t.TempDir(),
+	}
+	p.install()
+	return p
+}
+
+func (p *pair) install() {
+	p.t.Helper()
+	content, err := os.ReadFile("testdata/widgets.yaml")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	crd := p.decode(strings.ReplaceAll(string(content), "GROUP", p.server.group))
+	crds := p.server.client.Resource(crdResource.WithVersion("v1"))
+	if _, err := crds.Create(p.t.Context(), crd, metav1.CreateOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		if err := crds.Delete(context.WithoutCancel(p.t.Context()), crd.GetName(), metav1.DeleteOptions{}); err != nil {
+			p.t.Error(err)
+		}
+	})
+	deadline := time.Now().Add(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		probe := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"probe"}}`, p.server.group)
+		_, err := p.server.widgets().Patch(p.t.Context(), "probe", types.ApplyPatchType, []byte(probe),
+			metav1.PatchOptions{FieldManager: "probe", DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("the kind is not served: %v", err)
+		}
+		<-tick.C
+	}
+}
+
+func (p *pair) decode(text string) *unstructured.Unstructured {
+	p.t.Helper()
+	content, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(content); err != nil {
+		p.t.Fatal(err)
+	}
+	return obj
+}
+
+// agent starts an agent in mode two-way: a new process, with the cache of the last.
+func (p *pair) agent() {
+	p.t.Helper()
+	p.startAs(&p.opts)
+}
+
+func (p *pair) startAs(two *TwoWay) {
+	p.t.Helper()
+	p.stop()
+	log := logrus.New()
+	p.logs = &bytes.Buffer{}
+	log.SetOutput(p.logs)
+	log.SetLevel(logrus.DebugLevel)
+	rules, err := p.rules.Compile()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.server.rules = rules
+	refs := Refs("lab", "main", "clusters/lab")
+	p.store, err = gitstore.Open(p.t.Context(), gitstore.Options{
+		URL: p.url, Dir: p.cache, Branch: "main", Path: "clusters/lab", Refs: refs.All(), History: true,
+		Author: gitstore.Identity{Name: "crmirror", Email: "crmirror@example.com"}, Log: log,
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.batch = NewBatch(BatchOptions{})
+	p.inbox = NewInbox(p.batch, log)
+	if two != nil {
+		two.Hands = p.hands
+	}
+	p.mirror = NewMirror(Options{
+		ClusterName: "lab", Rules: rules, Tree: NewTree("lab", p.rules), Guard: p.guard, TwoWay: two, Log: log,
+	}, p.inbox, p.server, p.store, refs)
+	p.t.Cleanup(p.stop)
+	p.relist()
+}
+
+// relist lets the informer see everything.
+func (p *pair) relist() {
+	p.t.Helper()
+	ctx, scope := p.t.Context(), informer.Scope{Resource: p.server.resource()}
+	list, err := p.server.widgets().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.inbox.Listing(ctx, scope)
+	names := map[string]bool{}
+	for i := range list.Items {
+		names[list.Items[i].GetName()] = true
+		p.see(list.Items[i].GetName())
+	}
+	p.inbox.Listed(ctx, scope, informer.Listing{Has: func(key kube.Key) bool { return names[key.Name] }})
+}
+
+// see lets the informer see an object as it is now.
+func (p *pair) see(names ...string) {
+	p.t.Helper()
+	for _, name := range names {
+		state, err := p.server.Get(p.t.Context(), p.server.key(name))
+		switch {
+		case err == nil:
+			p.inbox.Changed(p.t.Context(), state)
+		case errors.Is(err, informer.ErrNotFound):
+			p.inbox.Absent(p.t.Context(), p.server.key(name), informer.Deleted)
+		case errors.Is(err, informer.ErrUnselected):
+			p.inbox.Absent(p.t.Context(), p.server.key(name), informer.Unselected)
+		default:
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// turn is one cycle that asks the remote first.
+func (p *pair) turn() *Report {
+	p.t.Helper()
+	p.mirror.Recheck()
+	return p.cycle()
+}
+
+func (p *pair) tryTurn() (*Report, error) {
+	p.t.Helper()
+	p.mirror.Recheck()
+	return p.tryCycle()
+}
+
+// settled runs cycles until nothing moves, and returns the last report.
+func (p *pair) settled() *Report {
+	p.t.Helper()
+	for range 6 {
+		p.relist()
+		before := p.refsNow()
+		report := p.turn()
+		if p.refsNow() == before {
+			return report
+		}
+	}
+	p.t.Fatal("cycles go on writing")
+	return nil
+}
+
+func (p *pair) refsNow() string {
+	return p.git("-C", p.remote, "for-each-ref", "--format=%(refname) %(objectname)")
+}
+
+// create creates a widget in the cluster; spec is YAML.
+func (p *pair) create(manager, name, spec string) {
+	p.t.Helper()
+	obj := p.decode(p.text(name, spec))
+	if _, err := p.server.widgets().Create(p.t.Context(), obj, metav1.CreateOptions{FieldManager: manager}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// patch merges a patch of the spec, in the cluster, as that manager.
+func (p *pair) patch(manager, name, spec string) {
+	p.t.Helper()
+	content, err := yaml.YAMLToJSON([]byte("spec: " + spec))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.server.widgets().Patch(p.t.Context(), name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: manager}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pair) delete(name string) {
+	p.t.Helper()
+	if err := p.server.widgets().Delete(p.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// text is the manifest of a widget.
+func (p *pair) text(name, spec string) string {
+	return fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata:\n  name: %s\n  namespace: %s\nspec: %s\n", p.server.group, name, p.server.namespace, spec)
+}
+
+// spec is what the cluster has, as YAML in flow style; "" when there is no object.
+func (p *pair) spec(name string) string {
+	p.t.Helper()
+	live, err := p.server.widgets().Get(p.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.flow(live.Object["spec"])
+}
+
+func (p *pair) flow(v any) string {
+	p.t.Helper()
+	m, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	var parts []string
+	for _, key := range sortedNames(m) {
+		parts = append(parts, fmt.Sprintf("%s: %v", key, m[key]))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func (p *pair) pathOf(name string) string { return PathOf(p.server.key(name)) }
+
+// inGit is the spec that the branch has; "" when there is no file.
+func (p *pair) inGit(name string) string {
+	p.t.Helper()
+	content := p.file(p.pathOf(name))
+	if content == "" {
+		return ""
+	}
+	return p.flow(p.decode(content).Object["spec"])
+}
+
+// inBase is the spec that base has.
+func (p *pair) inBase(name string) string {
+	p.t.Helper()
+	ref := p.mirror.refs.Base
+	if p.git("-C", p.remote, "ls-tree", ref, "--", "clusters/lab/"+p.pathOf(name)) == "" {
+		return ""
+	}
+	return p.flow(p.decode(p.git("-C", p.remote, "cat-file", "blob", ref+":clusters/lab/"+p.pathOf(name))).Object["spec"])
+}
+
+// edit lets a person commit a change of files; "" deletes one.
+func (p *pair) edit(message string, specs map[string]string) {
+	p.t.Helper()
+	p.person(message, func(dir string) {
+		for name, spec := range specs {
+			file := filepath.Join(dir, "clusters/lab", p.pathOf(name))
+			if spec == "" {
+				if err := os.Remove(file); err != nil {
+					p.t.Fatal(err)
+				}
+				continue
+			}
+			if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+				p.t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(p.text(name, spec)), 0o666); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	})
+}
+
+// want compares what the three have of a widget.
+func (p *pair) want(name, cluster, git, base string) {
+	p.t.Helper()
+	for _, x := range []struct{ what, got, want string }{
+		{"cluster", p.spec(name), cluster}, {"git", p.inGit(name), git}, {"base", p.inBase(name), base},
+	} {
+		if x.got != x.want {
+			p.t.Errorf("%s: %s has %s, want %s", name, x.what, x.got, x.want)
+		}
+	}
+}
+
+func (p *pair) wantConflicts(r *Report, fields ...string) {
+	p.t.Helper()
+	var got []string
+	for _, c := range r.Conflicts {
+		got = append(got, c.Field)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(fields) {
+		p.t.Errorf("conflicts %q, want %q\nrefusals: %v\nfindings: %v", got, fields, r.Refusals, r.Findings)
+	}
+}
+
+func sortedNames(m map[string]any) []string {
+	return slices.Sorted(maps.Keys(m))
+}
