@@ -38,6 +38,12 @@ type widgets struct {
 
 func install(t *testing.T, name string) *widgets {
 	t.Helper()
+	return installWith(t, name, func(crd string) string { return crd })
+}
+
+// installWith installs the kind with another definition.
+func installWith(t *testing.T, name string, edit func(crd string) string) *widgets {
+	t.Helper()
 	server := kubetest.Shared(t)
 	config := rest.CopyConfig(server.Config)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
@@ -50,7 +56,7 @@ func install(t *testing.T, name string) *widgets {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crd := decode(t, strings.ReplaceAll(string(content), "GROUP", w.group))
+	crd := decode(t, edit(strings.ReplaceAll(string(content), "GROUP", w.group)))
 	if _, err := w.crds().Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,5 +217,12 @@ func poll(t *testing.T, what string, call func(context.Context) error) {
 		case <-ctx.Done():
 			t.Fatalf("wait for %s: %v", what, err)
 		}
+	}
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
