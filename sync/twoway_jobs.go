@@ -36,7 +36,7 @@ func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 		maps.Copy(set, keys)
 	}
 	for key := range m.pending {
-		if t.wrote[key] || t.fresh && !m.follows(key) {
+		if t.wrote[key] || len(t.taken[key]) > 0 || t.fresh && !m.follows(key) {
 			set[key] = struct{}{}
 		}
 	}

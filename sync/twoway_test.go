@@ -1,33 +1,502 @@
 package sync
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+)
+
+// twoWay returns a pair whose agent runs, with widgets that both sides agree on.
+func agreed(t *testing.T, specs map[string]string) *pair {
+	t.Helper()
+	p := newPair(t)
+	for name, spec := range specs {
+		p.create("kubectl", name, spec)
+	}
+	p.agent()
+	p.settled()
+	return p
+}
+
+// of is a spec with the defaults of the kind in it.
+func of(spec string) string {
+	fields := map[string]string{"mode": "auto", "replicas": "1"}
+	for field := range strings.SplitSeq(strings.Trim(spec, "{}"), ", ") {
+		name, value, _ := strings.Cut(field, ": ")
+		fields[name] = value
+	}
+	var parts []string
+	for _, name := range []string{"color", "grade", "legacy", "mode", "note", "replicas", "size"} {
+		if value, ok := fields[name]; ok {
+			parts = append(parts, name+": "+value)
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
 
 // TestTwoWay: a change on either side reaches the other, and only that one.
 func TestTwoWay(t *testing.T) {
-	p := newPair(t)
-	p.create("kubectl", "a", "{size: 1, color: red}")
-	p.agent()
-	p.cycle()
-	p.want("a", "{color: red, mode: auto, replicas: 1, size: 1}", "{color: red, mode: auto, replicas: 1, size: 1}", "{color: red, mode: auto, replicas: 1, size: 1}")
+	p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
+	p.want("a", of("{size: 1, color: red}"), of("{size: 1, color: red}"), of("{size: 1, color: red}"))
 
-	p.edit("grow", map[string]string{"a": "{size: 2, color: red, mode: auto, replicas: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
 	p.patch("kubectl-edit", "a", "{color: blue}")
 	p.see("a")
 	report := p.turn()
-	const both = "{color: blue, mode: auto, replicas: 1, size: 2}"
+	both := of("{color: blue, size: 2}")
 	p.want("a", both, both, both)
 	p.wantConflicts(report)
-	if len(report.Applied) != 1 {
-		t.Errorf("applied %v, want one object", report.Applied)
+	if len(report.Applied) != 1 || fmt.Sprint(report.Applied[0].Fields) != "[.spec.size]" {
+		t.Errorf("applied %v, want the size of one object", report.Applied)
 	}
 	p.settled()
 	p.want("a", both, both, both)
 
-	p.edit("grow more", map[string]string{"a": "{size: 3, color: blue, mode: auto, replicas: 1}"})
+	p.edit("grow more", map[string]string{"a": of("{size: 3, color: blue}")})
 	p.patch("kubectl-edit", "a", "{size: 4, grade: low}")
 	p.see("a")
 	p.wantConflicts(p.turn(), ".spec.size")
-	p.want("a", "{color: blue, grade: low, mode: auto, replicas: 1, size: 4}",
-		"{color: blue, grade: low, mode: auto, replicas: 1, size: 3}", "{color: blue, grade: low, mode: auto, replicas: 1, size: 2}")
+	p.want("a", of("{color: blue, grade: low, size: 4}"), of("{color: blue, grade: low, size: 3}"), of("{color: blue, grade: low, size: 2}"))
 	p.wantConflicts(p.settled(), ".spec.size")
+
+	// A conflict on one field holds up no other, and ends when both sides are equal.
+	p.edit("paint", map[string]string{"a": of("{color: green, grade: low, size: 3}")})
+	p.wantConflicts(p.turn(), ".spec.size")
+	p.want("a", of("{color: green, grade: low, size: 4}"), of("{color: green, grade: low, size: 3}"), of("{color: green, grade: low, size: 2}"))
+	p.edit("give in", map[string]string{"a": of("{color: green, grade: low, size: 4}")})
+	p.wantConflicts(p.settled())
+	both = of("{color: green, grade: low, size: 4}")
+	p.want("a", both, both, both)
+}
+
+// TestTwoWayObjects: objects come and go on either side.
+func TestTwoWayObjects(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}", "c": "{size: 1}", "d": "{size: 1}"})
+	p.opts.Prune = true
+	p.agent()
+	p.settled()
+
+	p.edit("add one, drop one, change one", map[string]string{"new": "{size: 7}", "a": "", "c": of("{size: 3}")})
+	p.delete("b")
+	p.delete("c")
+	p.patch("kubectl-edit", "d", "{size: 4}")
+	p.edit("drop what the cluster changes", map[string]string{"d": ""})
+	p.see("b", "c", "d")
+	p.wantConflicts(p.settled(), "", "")
+	p.want("new", of("{size: 7}"), of("{size: 7}"), of("{size: 7}")) // with its defaults, once
+	p.want("a", "", "", "")
+	p.want("b", "", "", "")
+	p.want("c", "", of("{size: 3}"), of("{size: 1}"))
+	p.want("d", of("{size: 4}"), "", of("{size: 1}"))
+}
+
+// TestPrune: without prune, and beyond the guard, objects stay.
+func TestPrune(t *testing.T) {
+	specs := map[string]string{}
+	for i := range 6 {
+		specs[fmt.Sprintf("w%d", i)] = "{size: 1}"
+	}
+	p := agreed(t, specs)
+	p.edit("drop one", map[string]string{"w0": ""})
+	report := p.settled()
+	p.want("w0", of("{size: 1}"), "", of("{size: 1}"))
+	if len(report.Findings) != 1 || !strings.Contains(report.Findings[0].Text, "apply.prune is off") {
+		t.Errorf("findings %v, want that prune is off", report.Findings)
+	}
+	p.opts.Prune, p.guard.MaxDeleteObjects = true, 2
+	p.agent()
+	p.settled()
+	p.want("w0", "", "", "")
+
+	p.edit("drop too many", map[string]string{"w1": "", "w2": "", "w3": ""})
+	report = p.turn()
+	if len(report.Held) != 3 {
+		t.Fatalf("held %v, want three", report.Held)
+	}
+	p.want("w1", of("{size: 1}"), "", of("{size: 1}"))
+	p.approve(report.Held.Digest())
+	report = p.settled()
+	if len(report.Held) != 0 {
+		t.Errorf("after the approval held %v", report.Held)
+	}
+	for _, name := range []string{"w1", "w2", "w3"} {
+		p.want(name, "", "", "")
+	}
+}
+
+// TestUnreadableFileStopsPrunes: a file that cannot be read may be any object's.
+func TestUnreadableFileStopsPrunes(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}", "c": "{size: 1}"})
+	p.opts.Prune = true
+	p.agent()
+	p.person("break one, drop another, change a third", func(dir string) {
+		write := func(name, text string) {
+			if err := os.WriteFile(filepath.Join(dir, "clusters/lab", p.pathOf(name)), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("a", strings.Replace(p.text("a", "{size: 2}"), "apiVersion", "piVersion", 1))
+		write("c", p.text("c", of("{size: 3}")))
+		if err := os.Remove(filepath.Join(dir, "clusters/lab", p.pathOf("b"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+	report := p.settled()
+	p.want("b", of("{size: 1}"), "", of("{size: 1}"))
+	p.want("c", of("{size: 3}"), of("{size: 3}"), of("{size: 3}"))
+	if got := p.spec("a"); got != of("{size: 1}") {
+		t.Errorf("the object of the broken file has %s", got)
+	}
+	if len(report.Findings) != 2 {
+		t.Errorf("findings %v, want the file and what waits for it", report.Findings)
+	}
+}
+
+// TestFirstRun: without a base, what is equal is agreed, what differs is listed, and
+// nothing is overwritten.
+func TestFirstRun(t *testing.T) {
+	p := newPair(t)
+	p.create("kubectl", "same", "{size: 1}")
+	p.create("kubectl", "other", "{size: 1}")
+	p.create("kubectl", "only-there", "{size: 1}")
+	p.startAs(nil) // a mirror writes the marker
+	p.cycle()
+	p.edit("as if by hand", map[string]string{"other": of("{size: 2}"), "only-there": "", "only-here": "{size: 1}"})
+	p.git("-C", p.remote, "update-ref", "-d", p.mirror.refs.Base)
+	p.agent()
+	p.wantConflicts(p.settled(), "", "", ".spec.size")
+	p.want("same", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	if p.spec("only-here") != "" || p.inGit("only-there") != "" {
+		t.Error("what only one side has was copied")
+	}
+	if p.spec("other") != of("{size: 1}") || p.inGit("other") != of("{size: 2}") {
+		t.Error("what differs was overwritten")
+	}
+	// A new agent knows it still.
+	p.agent()
+	p.wantConflicts(p.settled(), "", "", ".spec.size")
+	p.edit("new is no question", map[string]string{"fresh": "{size: 5}"})
+	p.wantConflicts(p.settled(), "", "", ".spec.size")
+	p.want("fresh", of("{size: 5}"), of("{size: 5}"), of("{size: 5}"))
+}
+
+// TestRespected: the fields of a manager that is respected are not taken.
+func TestRespected(t *testing.T) {
+	p := newPair(t)
+	p.opts.Respect = []string{"helm-controller"}
+	p.create("kubectl", "a", "{size: 1}")
+	p.patch("helm-controller", "a", "{color: red}")
+	p.agent()
+	p.settled()
+	p.edit("change both", map[string]string{"a": of("{size: 2, color: blue}")})
+	report := p.settled()
+	p.wantConflicts(report, ".spec.color")
+	if got := report.Conflicts[0]; !strings.Contains(got.Reason, "helm-controller") || got.Git != `"blue"` || got.Cluster != `"red"` || got.Line == 0 {
+		t.Errorf("the conflict says %+v", got)
+	}
+	p.want("a", of("{color: red, size: 2}"), of("{color: blue, size: 2}"), of("{color: red, size: 2}"))
+}
+
+// TestTakenBack: an owner that takes a field back is no fight, and no silence.
+func TestTakenBack(t *testing.T) {
+	p := newPair(t)
+	p.create("autoscaler", "a", "{size: 1}")
+	p.agent()
+	p.settled()
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.settled()
+	p.patch("autoscaler", "a", "{size: 1}")
+	p.see("a")
+	p.wantConflicts(p.turn(), ".spec.size")
+	p.want("a", of("{size: 1}"), of("{size: 2}"), of("{size: 2}"))
+	p.agent() // it does not forget
+	p.wantConflicts(p.settled(), ".spec.size")
+}
+
+// TestFormatSurvives: a person's comments stay as long as the content is what it
+// should be.
+func TestFormatSurvives(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.person("say why", func(dir string) {
+		text := "# The smallest that works.\n" + p.text("a", of("{size: 2}"))
+		if err := os.WriteFile(filepath.Join(dir, "clusters/lab", p.pathOf("a")), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p.settled()
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	if !strings.Contains(p.file(p.pathOf("a")), "# The smallest") {
+		t.Error("the comment is gone")
+	}
+}
+
+// TestRemovedDefault: a removed field that has a default comes back, once.
+func TestRemovedDefault(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
+	p.edit("drop two fields", map[string]string{"a": "{mode: auto, size: 1}"})
+	report := p.turn()
+	p.settled()
+	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	if len(report.Applied) != 1 || !strings.Contains(fmt.Sprint(report.Applied[0].Notes), "replicas came back at its default") {
+		t.Errorf("applied %+v, want a word about the default", report.Applied)
+	}
+}
+
+// TestRefusals: what the server refuses harms nobody else, and says why.
+func TestRefusals(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
+	p.edit("one bad, one good", map[string]string{"a": of("{size: 1, grade: middling}"), "b": of("{size: 2}")})
+	report := p.settled()
+	p.want("b", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	p.want("a", of("{size: 1}"), of("{size: 1, grade: middling}"), of("{size: 1}"))
+	if len(report.Refusals) != 1 || !strings.Contains(report.Refusals[0].Text, "grade") || report.Refusals[0].Retry {
+		t.Errorf("refusals %+v, want one, for good, that names the field", report.Refusals)
+	}
+	p.edit("mend it", map[string]string{"a": of("{size: 1, grade: high}")})
+	report = p.settled()
+	p.want("a", of("{size: 1, grade: high}"), of("{size: 1, grade: high}"), of("{size: 1, grade: high}"))
+	if len(report.Refusals) != 0 {
+		t.Errorf("refusals %v, although it was mended", report.Refusals)
+	}
+}
+
+// TestRewoundBranch: nothing is applied from a branch that lost commits.
+func TestRewoundBranch(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.settled()
+	p.git("-C", p.remote, "update-ref", "refs/heads/main", "main~1")
+	_, err := p.tryTurn()
+	var rewound *RewoundError
+	if !errors.As(err, &rewound) {
+		t.Fatalf("cycle on a rewound branch: %v", err)
+	}
+	if got := p.spec("a"); got != of("{size: 2}") {
+		t.Errorf("the cluster was changed to %s", got)
+	}
+}
+
+// TestMirrorInBetween: a backup in mode mirror takes the cluster's side, and two-way
+// mode goes on from there.
+func TestMirrorInBetween(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.patch("kubectl-edit", "b", "{size: 3}")
+	p.startAs(nil)
+	p.cycle()
+	p.agent()
+	p.settled()
+	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	p.want("b", of("{size: 3}"), of("{size: 3}"), of("{size: 3}"))
+}
+
+var errCrash = errors.New("killed here")
+
+// at crashes the agent at a step.
+func (p *pair) at(step Step) {
+	p.opts.Reached = func(s Step) error {
+		if s == step {
+			return errCrash
+		}
+		return nil
+	}
+}
+
+// TestCrash: an agent dies between two steps of the protocol, people go on on
+// either side, and another agent takes over. No edit is lost; what cannot be told is asked.
+func TestCrash(t *testing.T) {
+	type people func(p *pair)
+	gitTo := func(size string) people {
+		return func(p *pair) { p.edit("meanwhile", map[string]string{"a": of("{size: " + size + "}")}) }
+	}
+	clusterTo := func(size string) people {
+		return func(p *pair) { p.patch("kubectl-edit", "a", "{size: "+size+"}") }
+	}
+	nobody := func(*pair) {}
+	for _, tt := range []struct {
+		name      string
+		step      Step
+		meanwhile people
+		size      string // of both sides in the end; "" when it is a conflict
+	}{
+		{"announced, nothing landed", StepAnnounced, nobody, "2"},
+		{"announced, git reverted", StepAnnounced, gitTo("1"), "1"},
+		{"announced, git went on", StepAnnounced, gitTo("3"), "3"},
+		{"announced, the cluster moved", StepAnnounced, clusterTo("5"), ""},
+		{"announced, the cluster moved to the same", StepAnnounced, clusterTo("2"), "2"},
+		{"written", StepWritten, nobody, "2"},
+		{"written, git reverted", StepWritten, gitTo("1"), "1"},
+		{"written, git went on", StepWritten, gitTo("3"), "3"},
+		{"written, undone in the cluster", StepWritten, clusterTo("1"), ""},
+		{"written, the cluster went on", StepWritten, clusterTo("5"), ""},
+		{"committed, not pushed", StepCommitted, nobody, "2"},
+		{"committed, git reverted", StepCommitted, gitTo("1"), "1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := agreed(t, map[string]string{"a": "{size: 1}"})
+			p.edit("grow", map[string]string{"a": of("{size: 2}")})
+			p.at(tt.step)
+			p.agent()
+			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+				t.Fatalf("the cycle did not die: %v", err)
+			}
+			tt.meanwhile(p)
+			p.opts.Reached = nil
+			p.cache = t.TempDir() // the disk is gone, too
+			p.agent()
+			report := p.settled()
+			if tt.size == "" {
+				p.wantConflicts(report, ".spec.size")
+				return
+			}
+			want := of("{size: " + tt.size + "}")
+			p.wantConflicts(report)
+			p.want("a", want, want, want)
+			if got := p.git("-C", p.remote, "for-each-ref", p.mirror.refs.Applying); got != "" {
+				t.Errorf("the announcement stands: %s", got)
+			}
+		})
+	}
+}
+
+// TestPushFails: the agent lives on, and knows what landed.
+func TestPushFails(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		meanwhile func(p *pair)
+		size      string
+	}{
+		{"nobody moves", func(*pair) {}, "2"},
+		{"git is reverted", func(p *pair) { p.edit("back", map[string]string{"a": of("{size: 1}")}) }, "1"},
+		{"the cluster moves", func(p *pair) { p.patch("kubectl-edit", "a", "{size: 5}") }, "5"},
+		{"the cluster is put back", func(p *pair) { p.patch("kubectl-edit", "a", "{size: 1}") }, "1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := agreed(t, map[string]string{"a": "{size: 1}"})
+			p.edit("grow", map[string]string{"a": of("{size: 2}")})
+			p.at(StepWritten)
+			p.agent()
+			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+				t.Fatalf("the cycle did not fail: %v", err)
+			}
+			p.mirror.two.opts.Reached = nil // the same process goes on
+			tt.meanwhile(p)
+			report := p.settled()
+			p.wantConflicts(report)
+			want := of("{size: " + tt.size + "}")
+			p.want("a", want, want, want)
+		})
+	}
+}
+
+// TestRefusedIsNotOurs (case B): a write is refused since a controller had just set
+// that value; it is the controller's, not ours.
+func TestRefusedIsNotOurs(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.hands.beforeWrite = func(kube.Key) error {
+		p.hands.beforeWrite = nil
+		p.patch("controller", "a", "{size: 2}")
+		return nil
+	}
+	p.turn() // refused: it moved
+	p.patch("controller", "a", "{size: 1}")
+	p.wantConflicts(p.settled())
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
+
+// TestAnswerLost: a write landed and nobody said so.
+func TestAnswerLost(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.hands.afterWrite = func(kube.Key) error {
+		p.hands.afterWrite = nil
+		return apply.ErrUncertain
+	}
+	p.turn()
+	p.edit("back", map[string]string{"a": of("{size: 1}")})
+	p.wantConflicts(p.settled())
+	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+}
+
+// TestAnnouncementLosesRace: a person pushes while the agent judges; nothing is
+// written for what is not there any more.
+func TestAnnouncementLosesRace(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	wrote := 0
+	p.hands.beforeWrite = func(kube.Key) error { wrote++; return nil }
+	pushed := false
+	p.hands.beforeRead = func() {
+		if !pushed {
+			pushed = true
+			p.edit("no, grow more", map[string]string{"a": of("{size: 3}")})
+		}
+	}
+	p.settled()
+	p.want("a", of("{size: 3}"), of("{size: 3}"), of("{size: 3}"))
+	if wrote != 1 {
+		t.Errorf("%d writes, want the last value only", wrote)
+	}
+}
+
+// TestJudgesLiveReads (case H): the informer is late; what it remembers is not pushed.
+func TestJudgesLiveReads(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	old, err := p.server.Get(t.Context(), p.server.key("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.turn()
+	p.inbox.Changed(t.Context(), old)
+	p.turn()
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
+
+// TestDeletedWhileAnnounced (case J): an object that is gone, or is another one, while
+// a write is announced is a question, not an answer.
+func TestDeletedWhileAnnounced(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("made again=%v", again), func(t *testing.T) {
+			p := agreed(t, map[string]string{"a": "{size: 1}"})
+			p.edit("grow", map[string]string{"a": of("{size: 2}")})
+			p.at(StepWritten)
+			p.agent()
+			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			p.delete("a")
+			if again {
+				p.create("kubectl", "a", "{size: 1}")
+			}
+			p.opts.Reached = nil
+			p.agent()
+			report := p.settled()
+			if len(report.Conflicts) != 1 {
+				t.Errorf("conflicts %+v, want one", report.Conflicts)
+			}
+		})
+	}
+}
+
+// TestAnnouncedFieldsOnly (case A): an announcement names what it writes and nothing else.
+func TestAnnouncedFieldsOnly(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
+	p.at(StepAnnounced)
+	p.agent()
+	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	text := p.git("-C", p.remote, "cat-file", "blob", p.mirror.refs.Applying+":"+announcementFile)
+	if !strings.Contains(text, "f:size") || strings.Contains(text, "color") || strings.Contains(text, "replicas") {
+		t.Errorf("the announcement says:\n%s", text)
+	}
 }

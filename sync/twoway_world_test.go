@@ -48,6 +48,14 @@ type hands struct {
 	*apply.Schemas
 	beforeWrite func(kube.Key) error // an error takes the place of the write's answer
 	afterWrite  func(kube.Key) error
+	beforeRead  func()
+}
+
+func (h *hands) Read(ctx context.Context, key kube.Key, version string) (*unstructured.Unstructured, error) {
+	if h.beforeRead != nil {
+		h.beforeRead()
+	}
+	return h.Writer.Read(ctx, key, version)
 }
 
 func (h *hands) Write(ctx context.Context, c apply.Change) (apply.Result, error) {
