@@ -26,7 +26,7 @@ func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
 	in := m.inbox.take()
 	m.remember(in.entries)
 	maps.Copy(m.sweeps, in.sweeps)
-	m.checked = m.checked && !in.gone
+	m.look.all = m.look.all || in.gone
 	m.forgetOld(now)
 	report := newReport()
 	err := m.cycle(ctx, report, now)
@@ -169,9 +169,6 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 	}
 	// The blobs are in the object store now.
 	for _, c := range p.changes {
-		if _, known := m.unpushed[c.path]; !known {
-			m.unpushed[c.path] = c.before
-		}
 		if e, ok := m.pending[c.Key]; ok && e.Op == Present && digestOf(e) == c.blob {
 			e.Content, e.Digest = nil, c.blob
 			m.pending[c.Key] = e
@@ -179,6 +176,7 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 		delete(m.foreign, c.path)
 	}
 	m.index, m.marker, m.at = p.index, p.marker, head
+	m.index.files = m.repo.Files()
 	for _, key := range p.unasked {
 		m.deleted[key] = now
 	}
@@ -232,8 +230,7 @@ func (m *Mirror) acknowledge(report *Report) {
 		}
 	}
 	clear(m.swept)
-	clear(m.unpushed)
-	m.remoteAt = m.repo.Head()
+	m.remoteAt, m.shared = m.repo.Head(), m.repo.Files()
 }
 
 // account fills in what the report tells of the whole, beyond this cycle.
@@ -245,7 +242,7 @@ func (m *Mirror) account(report *Report) {
 	}
 	report.Orphans = sortedKeys(m.orphans)
 	report.Waiting = m.Waiting()
-	report.Again = report.Again || report.Waiting > 0 || m.loaded && !m.checked
+	report.Again = report.Again || report.Waiting > 0 || m.loaded && m.look.due()
 	if m.rewritten != (Finding{}) {
 		report.Findings = append(report.Findings, m.rewritten)
 		m.rewritten = Finding{}

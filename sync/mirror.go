@@ -59,9 +59,9 @@ type Mirror struct {
 	loaded bool // index and marker were read, of the commit at
 	at     gitstore.Hash
 
-	remoteAt gitstore.Hash            // the branch's head at the remote, as we saw it last
-	before   map[string]gitstore.Hash // what the remote had, while a newer head could not be read
-	stale    bool                     // the remote has to be asked before anything is derived
+	remoteAt gitstore.Hash  // the branch's head at the remote, as we saw it last
+	shared   gitstore.Files // what the remote had when it was loaded, or took our commits
+	stale    bool           // the remote has to be asked before anything is derived
 
 	// pending holds the newest state of every object whose push was not
 	// acknowledged. Invariant (promise 2): an entry leaves it only when the
@@ -78,7 +78,6 @@ type Mirror struct {
 	orphans map[kube.Key]struct{}  // files that no rule selects any more
 
 	sweeps    map[informer.Scope]sweep // listings that were not compared with git yet
-	unpushed  map[string]gitstore.Hash // files of local commits, as the remote has them
 	held      HeldSet                  // what the guard held last
 	heldAt    gitstore.Hash            // the commit that the held ref shall name
 	told      string                   // digest of the held deletions that were logged last
@@ -87,7 +86,7 @@ type Mirror struct {
 	refless   bool                     // the remote takes no refs of ours
 	recalled  bool                     // what an earlier process held is known
 	agreed    time.Time                // when an earlier process moved the base last
-	checked   bool                     // files outside every scope were looked at since the last fetch
+	look      outside                  // files that may lie outside every scope
 }
 
 // NewMirror returns a Mirror over an open store. It does no I/O.
@@ -104,9 +103,10 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		strange: map[string]Finding{},
 		orphans: map[kube.Key]struct{}{},
 
-		sweeps:   map[informer.Scope]sweep{},
-		unpushed: map[string]gitstore.Hash{},
-		deleted:  map[kube.Key]time.Time{},
+		sweeps:  map[informer.Scope]sweep{},
+		deleted: map[kube.Key]time.Time{},
+		index:   newIndex(),
+		look:    outside{all: true},
 	}
 }
 
