@@ -20,9 +20,11 @@ const childFlag = "-child"
 func children() map[string]func(context.Context, []string) (map[string]float64, error) {
 	return map[string]func(context.Context, []string) (map[string]float64, error){
 		"first-commit": firstCommitChild,
-		"list":     listChild,
-		"push-cpu": pushCPUChild,
-		"start":    startChild,
+		"list":         listChild,
+		"push-cpu":     pushCPUChild,
+		"informer":     informerChild,
+		"start":        startChild,
+		"growth":       growthChild,
 	}
 }
 

@@ -41,10 +41,13 @@ func scenarios() []scenario {
 		{"flat-folder", flatFolder},
 		{"batch-1000", batchCommit},
 		{"backup", backup},
+		{"latency", latency},
+		{"sustained", sustained},
 		{"memory", agentMemory},
 		{"push", measurePush},
 		{"push-history", measurePushHistory},
 		{"start", measureStart},
+		{"growth", growth},
 	}
 }
 
