@@ -130,10 +130,16 @@ func (s *Store) reopenCache() error {
 	if was := s.config.Raw.Section("remote").Subsection("origin").Option("url"); was != s.remote.String() {
 		return fmt.Errorf("it is a clone of %s", was)
 	}
-	if err := s.layout.turnWorktree(s.config); err != nil {
+	if err := s.db.Check(); err != nil {
 		return err
 	}
-	if err := s.db.Check(); err != nil {
+	if s.layout.work != "" && s.config.Core.IsBare {
+		// It had no worktree: its packs may be such as git cannot read.
+		if err := s.db.Solidify(); err != nil {
+			return err
+		}
+	}
+	if err := s.layout.turnWorktree(s.config); err != nil {
 		return err
 	}
 	head, err := s.refs.Head()

@@ -160,7 +160,7 @@ func (s *Store) derive(on tree.Tree, edits []Edit, parents []Hash, message strin
 
 func (d *derived) addTrees(news []tree.New) {
 	for _, n := range news {
-		d.objects = append(d.objects, odb.Object{Type: object.Tree, Hash: n.Hash, Content: n.Content})
+		d.objects = append(d.objects, odb.Object{Type: object.Tree, Hash: n.Hash, Content: n.Content, Base: n.Base, Delta: n.Delta})
 		d.sends = append(d.sends, send{hash: n.Hash, kind: object.Tree, base: n.Base, delta: n.Delta})
 	}
 }

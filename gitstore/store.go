@@ -37,7 +37,12 @@ type Store struct {
 	// origin is what Options.Refs were where a person's repository pushes to, when
 	// last read; a name that it lacks was never read.
 	origin map[string]Hash
+	// theirs is what a person's repository's remote has since the last push; nil when
+	// that is to be asked.
+	theirs map[string]Hash
 	unsent *unsent // objects made here since
+	// superseded are commits that Options.Refs named since.
+	superseded []Hash
 
 	attributes attributes
 	damaged    bool       // the cache cannot be trusted; Fetch clones anew
@@ -98,6 +103,10 @@ func (s *Store) attach() (err error) {
 	switch {
 	case !s.layout.own:
 		s.db.OwnAll()
+		if s.layout.work == "" {
+			// Without a worktree nobody runs git here.
+			s.db.AllowThin()
+		}
 	case !s.opts.Shared:
 		return s.db.Remember(filepath.Join(s.layout.git, packsFile))
 	}

@@ -155,6 +155,7 @@ func TestCompactKeepsObjects(t *testing.T) {
 	}
 	var now tree.Tree
 	all := map[object.Hash]bool{}
+	var parents []object.Hash
 	const rounds = 150
 	for i := range rounds {
 		var objects []Object
@@ -168,8 +169,11 @@ func TestCompactKeepsObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range news {
-			objects = append(objects, Object{object.Tree, n.Hash, n.Content})
+			objects = append(objects, Object{Type: object.Tree, Hash: n.Hash, Content: n.Content})
 		}
+		c := object.EncodeCommit(next.Hash(), parents, object.Signature{Name: "Ann", Email: "ann@example.com"}, fmt.Sprint("round ", i))
+		parents = []object.Hash{object.Sum(object.Commit, c)}
+		objects = append(objects, Object{Type: object.Commit, Hash: parents[0], Content: c})
 		for _, o := range objects {
 			all[o.Hash] = true
 		}
