@@ -65,7 +65,7 @@ func widget(n int) *unstructured.Unstructured {
 
 // TestMemoryPerObject streams a large listing and weighs what stays of it.
 func TestMemoryPerObject(t *testing.T) {
-	const objects, limit = 20_000, 600
+	const objects, limit = 20_000, 180
 	sink := &counting{}
 	f := fed(t, sink)
 	before := heap()
