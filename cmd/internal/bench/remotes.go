@@ -24,7 +24,7 @@ import (
 type origins struct {
 	dir     string
 	server  *gittest.HTTP
-	files   []file
+	files   int
 	folders int
 	commits int
 	one     string // the name of the one whose history is one commit
@@ -37,13 +37,12 @@ func (b *bench) remotes(ctx context.Context) (*origins, error) {
 	if b.origins != nil {
 		return b.origins, nil
 	}
-	o := &origins{folders: b.size(1000, 100), commits: b.size(10_000, 1_000), one: "one.git", many: "many.git"}
-	o.files = files(b.size(100_000, 10_000), o.folders)
+	o := &origins{files: b.size(100_000, 10_000), folders: b.size(1000, 100), commits: b.size(10_000, 1_000), one: "one.git", many: "many.git"}
 	var err error
 	if o.dir, o.server, err = b.server(); err != nil {
 		return nil, err
 	}
-	if err := importFiles(ctx, o.path(o.one), o.files); err != nil {
+	if err := importFiles(ctx, o.path(o.one), files(o.files, o.folders)); err != nil {
 		return nil, err
 	}
 	if err := o.copyTo(o.one, o.many); err != nil {
@@ -75,7 +74,7 @@ func (o *origins) history(ctx context.Context, bare string, commits int) error {
 	go func() {
 		var err error
 		for i := range commits {
-			if err = oneFile(write, o.files[i*7919%len(o.files)].path, fileContent(i*7919%len(o.files), i+1), i == 0); err != nil {
+			if err = o.change(write, i, i == 0); err != nil {
 				break
 			}
 		}
@@ -85,15 +84,22 @@ func (o *origins) history(ctx context.Context, bare string, commits int) error {
 	return errors.Join(err, read.Close())
 }
 
-// oneFile writes the stream of a commit of one file on main.
-func oneFile(w io.Writer, path string, content []byte, first bool) error {
+// change writes the stream of the i-th commit, of one file, on main.
+func (o *origins) change(w io.Writer, i int, first bool) error {
 	from := ""
 	if first {
 		from = "from refs/heads/main^0\n"
 	}
+	path, content := o.changed(i)
 	_, err := fmt.Fprintf(w, "commit refs/heads/main\ncommitter Bench <bench@example.com> %d +0000\ndata 3\none\n%sM 100644 inline %s\ndata %d\n%s\n",
 		time.Now().Unix(), from, path, len(content), content)
 	return err
+}
+
+// changed is what the i-th commit makes of one of the files.
+func (o *origins) changed(i int) (path string, content []byte) {
+	n := i * 7919 % o.files
+	return filePath(n, o.folders), fileContent(n, i+1)
 }
 
 // measurePush is what a push costs the client: its wall time less the server's.
@@ -114,7 +120,7 @@ func measurePush(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.add(fmt.Sprintf("push of one object over HTTP, %d files, less the server's time", len(o.files)), "ms", 0.3, mine, reference)
+	b.add(fmt.Sprintf("push of one object over HTTP, %d files, less the server's time", o.files), "ms", 0.3, mine, reference)
 	return nil
 }
 
@@ -162,9 +168,8 @@ func (o *origins) ourPushes(ctx context.Context, b *bench) (func() (float64, err
 
 // commitOne changes one line of one file.
 func (o *origins) commitOne(ctx context.Context, store *gitstore.Store, revision int) error {
-	i := revision * 7919 % len(o.files)
-	edit := gitstore.Edit{Path: o.files[i].path, Content: fileContent(i, 1_000_000+revision)}
-	_, err := store.Commit(ctx, gitstore.Commit{Edits: []gitstore.Edit{edit}, Message: "one", When: time.Now()})
+	path, content := o.changed(1_000_000 + revision)
+	_, err := store.Commit(ctx, gitstore.Commit{Edits: []gitstore.Edit{{Path: path, Content: content}}, Message: "one", When: time.Now()})
 	return err
 }
 
@@ -186,9 +191,8 @@ func (o *origins) gitPushes(ctx context.Context, b *bench) (func() (float64, err
 		times := make([]float64, b.size(10, 4))
 		for i := range times {
 			made++
-			n := made * 7919 % len(o.files)
 			var stream strings.Builder
-			if err := oneFile(&stream, o.files[n].path, fileContent(n, 1_000_000+made), true); err != nil {
+			if err := o.change(&stream, 1_000_000+made, true); err != nil {
 				return 0, err
 			}
 			if _, err := gittest.RunInput(ctx, dir, strings.NewReader(stream.String()), "fast-import", "--quiet"); err != nil {
@@ -246,7 +250,7 @@ func (o *origins) pushCPU(ctx context.Context, b *bench, name, kind string) (map
 	if err != nil {
 		return nil, err
 	}
-	return child(ctx, "push-cpu", url, dir, kind, strconv.Itoa(len(o.files)), strconv.Itoa(o.folders), strconv.Itoa(b.size(30, 10)))
+	return child(ctx, "push-cpu", url, dir, kind, strconv.Itoa(o.files), strconv.Itoa(o.folders), strconv.Itoa(b.size(30, 10)))
 }
 
 // completeClone makes a clone of ours that has all of the history, as one does
@@ -285,7 +289,7 @@ func pushCPUChild(ctx context.Context, args []string) (_ map[string]float64, err
 	if err := store.Fetch(ctx); err != nil {
 		return nil, err
 	}
-	o := &origins{files: files(numbers[0], numbers[1])}
+	o := &origins{files: numbers[0], folders: numbers[1]}
 	var spent []float64
 	for i := range numbers[2] {
 		if err := o.commitOne(ctx, store, i+1); err != nil {
@@ -335,7 +339,7 @@ func measureStart(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("start from the remote, %d files, %d commits", len(o.files), o.commits)
+	what := fmt.Sprintf("start from the remote, %d files, %d commits", o.files, o.commits)
 	b.add(what, "s", 1.6, mine, reference)
 	b.report(what+", resident", "MB", 50, peaks...)
 	return o.measureWorktree(ctx, b, what)
@@ -349,8 +353,8 @@ func (o *origins) start(ctx context.Context, b *bench, kind string) (seconds flo
 	}
 	begin := time.Now()
 	measured, err = child(ctx, "start", o.server.URL(o.many), dir, kind)
-	if err == nil && int(measured["files"]) != len(o.files) {
-		err = fmt.Errorf("%v files are there, not %d", measured["files"], len(o.files))
+	if err == nil && int(measured["files"]) != o.files {
+		err = fmt.Errorf("%v files are there, not %d", measured["files"], o.files)
 	}
 	return time.Since(begin).Seconds(), measured, err
 }
@@ -425,12 +429,12 @@ func (o *origins) measureWorktree(ctx context.Context, b *bench, what string) er
 		times := make([]float64, b.size(5, 3))
 		for i := range times {
 			made++
-			n := made * 7919 % len(o.files)
-			if err := os.WriteFile(filepath.Join(clone, o.files[n].path), fileContent(n, 1_000_000+made), 0o666); err != nil {
+			path, content := o.changed(2_000_000 + made)
+			if err := os.WriteFile(filepath.Join(clone, path), content, 0o666); err != nil {
 				return 0, err
 			}
 			begin := time.Now()
-			if _, err := gittest.Run(ctx, clone, "add", o.files[n].path); err != nil {
+			if _, err := gittest.Run(ctx, clone, "add", path); err != nil {
 				return 0, err
 			}
 			if _, err := gittest.Run(ctx, clone, "commit", "--quiet", "--message=one"); err != nil {
@@ -444,6 +448,6 @@ func (o *origins) measureWorktree(ctx context.Context, b *bench, what string) er
 	if err != nil {
 		return err
 	}
-	b.add(fmt.Sprintf("commit of one object of %d, the worktree and its index brought in line", len(o.files)), "ms", 0, mine, reference)
+	b.add(fmt.Sprintf("commit of one object of %d, the worktree and its index brought in line", o.files), "ms", 0, mine, reference)
 	return nil
 }
