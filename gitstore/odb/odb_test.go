@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crmirror/crmirror/gitstore/object"
 	"github.com/crmirror/crmirror/gitstore/tree"
@@ -171,7 +172,7 @@ func TestCompactKeepsObjects(t *testing.T) {
 		for _, n := range news {
 			objects = append(objects, Object{Type: object.Tree, Hash: n.Hash, Content: n.Content})
 		}
-		c := object.EncodeCommit(next.Hash(), parents, object.Signature{Name: "Ann", Email: "ann@example.com"}, fmt.Sprint("round ", i))
+		c := object.EncodeCommit(next.Hash(), parents, object.Signature{Name: "Ann", Email: "ann@example.com", When: time.Unix(1_700_000_000, 0)}, fmt.Sprint("round ", i))
 		parents = []object.Hash{object.Sum(object.Commit, c)}
 		objects = append(objects, Object{Type: object.Commit, Hash: parents[0], Content: c})
 		for _, o := range objects {
