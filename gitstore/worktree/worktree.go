@@ -58,6 +58,9 @@ type update struct {
 	slots []slot // of the changes' paths, in the index
 	read  Reader
 	left  []Left
+
+	folder *os.Root // of the file looked at last; nil when none is open
+	inside string   // its path
 }
 
 // Update applies changes to the files and the index.
@@ -89,6 +92,7 @@ func (w *Worktree) Update(ctx context.Context, changes []tree.Change, read Reade
 		paths[i] = c.Path
 	}
 	u := &update{w: w, root: root, slots: idx.slots(paths), read: read}
+	defer func() { err = errors.Join(err, u.leave()) }()
 	// Removals first: a file may stand where a folder is to come.
 	for _, removals := range [2]bool{true, false} {
 		for _, c := range changes {
