@@ -163,7 +163,15 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 	}
 	first := m.repo.Head().IsZero() || m.marker == nil
 	message := Message(MessageInput{Cluster: m.opts.ClusterName, Initial: first, Changes: p.changes})
-	head, err := m.repo.Commit(ctx, gitstore.Commit{Edits: p.edits, Message: message, When: now})
+	deleted := maps.Clone(m.deleted)
+	for _, key := range p.unasked {
+		deleted[key] = now
+	}
+	c := gitstore.Commit{Edits: p.edits, Message: message, When: now}
+	if !m.refless {
+		c.BaseMessage = m.baseMessage(deleted)
+	}
+	head, err := m.repo.Commit(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -177,9 +185,7 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 	}
 	m.index, m.marker, m.at = p.index, p.marker, head
 	m.index.files = m.repo.Files()
-	for _, key := range p.unasked {
-		m.deleted[key] = now
-	}
+	m.deleted = deleted
 	report.add(head.String(), p.changes)
 	return m.moveBase(ctx, now)
 }
@@ -190,7 +196,7 @@ func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
 	if m.repo.Head().IsZero() || m.refless {
 		return nil
 	}
-	_, err := m.repo.Base(ctx, m.refs.Base, m.baseMessage(), now)
+	_, err := m.repo.Base(ctx, m.refs.Base, m.baseMessage(m.deleted), now)
 	return err
 }
 
@@ -229,8 +235,23 @@ func (m *Mirror) acknowledge(report *Report) {
 			delete(m.waiting, key)
 		}
 	}
+	m.shrink()
 	clear(m.swept)
 	m.remoteAt, m.shared = m.repo.Head(), m.repo.Files()
+}
+
+// shrink lets go of the room that many objects took, as in the first sync: an empty
+// map keeps it, and walking over it costs as much as if it were full.
+func (m *Mirror) shrink() {
+	if len(m.pending) == 0 {
+		m.pending = map[kube.Key]Entry{}
+	}
+	if len(m.foreign) == 0 {
+		m.foreign = map[string]writer{}
+	}
+	if len(m.unread) == 0 {
+		m.unread = map[kube.Key]error{}
+	}
 }
 
 // account fills in what the report tells of the whole, beyond this cycle.
