@@ -13,13 +13,10 @@ import (
 	"github.com/crmirror/crmirror/gitstore/odb"
 )
 
-const (
-	// maxPacks is how many packs may pile up while nothing can be pushed.
-	maxPacks = 40
-	// crowd is how many packs make a repository crowded: small ones are merged as
-	// they come, so they are large.
-	crowd = 40
-)
+// maxPacks is how many packs may pile up while nothing can be pushed, and how
+// many make a repository crowded: small ones are merged as they come, so these
+// are large.
+const maxPacks = 40
 
 // compact keeps the number of packs bounded. It costs a few milliseconds now
 // and then; that it fails is no failure of what was asked for.
@@ -39,7 +36,7 @@ func (s *Store) dropSuperseded() {
 }
 
 // Crowded tells whether packs have piled up that only Maintain merges.
-func (s *Store) Crowded() bool { return s.db.Packs() > crowd }
+func (s *Store) Crowded() bool { return s.db.Packs() > maxPacks && s.db.Mergeable() > maxPacks }
 
 // Maintain merges all packs that are ours to merge into one. In the clone of a
 // URL it also leaves out what nothing needs: no ref, nothing that waits to be

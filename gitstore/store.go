@@ -82,7 +82,8 @@ func (s *Store) acquire(file string) error {
 	return nil
 }
 
-// packsFile lists, in a person's repository, the packs that crmirror wrote.
+// packsFile lists, in a person's repository, the packs that crmirror wrote, and
+// wherever people run git those that were merged and are still to be deleted.
 const packsFile = "crmirror-packs"
 
 // attach opens the parts of the repository that is there.
@@ -106,11 +107,12 @@ func (s *Store) attach() (err error) {
 		if s.layout.work == "" {
 			// Without a worktree nobody runs git here.
 			s.db.AllowThin()
+			return nil
 		}
-	case !s.opts.Shared:
-		return s.db.Remember(filepath.Join(s.layout.git, packsFile))
+	case s.opts.Shared:
+		return nil
 	}
-	return nil
+	return s.db.Remember(filepath.Join(s.layout.git, packsFile))
 }
 
 // Branch is the branch's short name; with a URL and no name configured it is

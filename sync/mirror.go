@@ -114,6 +114,21 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 // other writers pushed.
 func (m *Mirror) Recheck() { m.stale = true }
 
+// Maintain merges the repository's packs, and leaves out of our own clone what
+// nothing needs, when that is due or the packs have piled up. It tells whether it did.
+func (m *Mirror) Maintain(ctx context.Context, due bool) (done bool, err error) {
+	if !due && !m.repo.Crowded() {
+		return false, nil
+	}
+	var keep []gitstore.Hash // nothing in the repository refers to these yet
+	for _, e := range m.pending {
+		if e.Op == Present && e.Content == nil {
+			keep = append(keep, e.Digest)
+		}
+	}
+	return true, m.repo.Maintain(ctx, keep)
+}
+
 // Waiting returns how many objects wait for a push to be acknowledged.
 func (m *Mirror) Waiting() int { return len(m.pending) + len(m.unread) }
 

@@ -102,6 +102,18 @@ func (db *DB) group(all bool) ([]*pack.Pack, error) {
 	return ours[:n], nil
 }
 
+// Mergeable is how many packs a merge of all would make one of.
+func (db *DB) Mergeable() int {
+	if db.Packs() < 2 || db.multiIndexed() {
+		return 0
+	}
+	ours, _, err := db.mergeable()
+	if err != nil {
+		return 0
+	}
+	return len(ours)
+}
+
 // mergeable returns the packs that are ours to merge, with their sizes.
 func (db *DB) mergeable() (ours []*pack.Pack, sizes map[*pack.Pack]int64, err error) {
 	db.mu.Lock()
@@ -208,8 +220,10 @@ func (db *DB) elsewhere(path string) bool {
 	return true
 }
 
-// Remember keeps, in a file, which packs are ours to merge, so that a process
-// that starts again and again merges what its forerunners wrote.
+// Remember keeps, in a file, which packs are ours to merge and which were merged
+// and wait to be deleted, so that a process that starts again and again merges
+// what its forerunners wrote, and deletes what they merged. Where all packs are
+// ours it keeps the latter only.
 func (db *DB) Remember(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +231,7 @@ func (db *DB) Remember(file string) error {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.list = file
+	db.list, db.listed = file, string(b)
 	for line := range strings.Lines(string(b)) {
 		name, retired := strings.CutPrefix(strings.TrimSpace(line), retiredMark)
 		// A list that was cut short, or touched, is no reason to merge anything else.
@@ -247,16 +261,23 @@ func (db *DB) noteWrote() error {
 		return nil
 	}
 	var lines []string
-	for path := range db.wrote {
-		lines = append(lines, filepath.Base(path)+"\n")
+	if !db.ownAll {
+		for path := range db.wrote {
+			lines = append(lines, filepath.Base(path)+"\n")
+		}
 	}
 	for _, path := range db.retired {
 		lines = append(lines, retiredMark+filepath.Base(path)+"\n")
 	}
 	slices.Sort(lines)
+	text := strings.Join(lines, "")
+	if text == db.listed {
+		return nil
+	}
 	temp := db.list + ".tmp"
-	if err := os.WriteFile(temp, []byte(strings.Join(lines, "")), 0o666); err != nil {
+	if err := os.WriteFile(temp, []byte(text), 0o666); err != nil {
 		return err
 	}
+	db.listed = text
 	return os.Rename(temp, db.list)
 }

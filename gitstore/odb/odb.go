@@ -44,6 +44,7 @@ type DB struct {
 	retired []string                 // paths of packs that were merged into another
 	dropped map[object.Hash]struct{} // what merges leave out
 	list    string                   // the file of Remember
+	listed  string                   // what it says
 }
 
 type baseKey struct {

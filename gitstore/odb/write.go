@@ -137,6 +137,7 @@ func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err erro
 		return same
 	})
 	db.packs = slices.Insert(db.packs, 0, pack.Open(name+".pack"))
+	db.retired = slices.DeleteFunc(db.retired, func(path string) bool { return path == name+".pack" }) // it is back
 	db.wrote[name+".pack"] = true
 	return errors.Join(err, db.noteWrote())
 }
