@@ -31,7 +31,7 @@ func (c *counting) Absent(_ context.Context, _ kube.Key, a Absence) {
 }
 
 // fed returns an informer's feed for a test without a server.
-func fed(t *testing.T, sink Sink) *feed {
+func fed(t testing.TB, sink Sink) *feed {
 	t.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
