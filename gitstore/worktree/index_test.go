@@ -133,6 +133,32 @@ func TestIndexOrder(t *testing.T) {
 	}
 }
 
+// TestIndexAllocs: what one change allocates does not follow the number of entries.
+func TestIndexAllocs(t *testing.T) {
+	allocs := map[int]float64{}
+	for _, n := range []int{100, 10000} {
+		paths := make([]string, n)
+		for i := range paths {
+			paths[i] = fmt.Sprintf("folder/file-%06d.yaml", i)
+		}
+		file := written(t, indexOf(t, paths...), nil)
+		allocs[n] = testing.AllocsPerRun(10, func() {
+			x, err := parseIndex(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slots := x.slots([]string{"folder/file-000050.yaml"})
+			slots[0].put = true
+			if err := x.write(io.Discard, slots); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if allocs[10000] > allocs[100] || allocs[100] > 30 {
+		t.Errorf("allocations by number of entries: %v", allocs)
+	}
+}
+
 // BenchmarkIndexOneOf is one file's entry replaced among many.
 func BenchmarkIndexOneOf(b *testing.B) {
 	for _, n := range []int{10000, 100000} {
