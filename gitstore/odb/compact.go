@@ -15,10 +15,10 @@ import (
 	"github.com/crmirror/crmirror/gitstore/pack"
 )
 
-// Packs are kept so that each is more than twice as large as all smaller ones
-// together, as "git repack --geometric" does. When fanIn of them are not they
-// become one, so each byte is copied a few times only, and the number of packs
-// grows with the logarithm of their size.
+// Packs are kept so that each is at least twice as large as all smaller ones
+// together, as "git repack --geometric" does. Once fanIn of them would have to be
+// merged for that, they are: so each byte is copied a few times only, and the
+// number of packs grows with the logarithm of their size.
 const (
 	fanIn = 12
 	// mergeBytes bounds what is merged at once: it takes some tenths of a second,
@@ -91,10 +91,13 @@ func (db *DB) group(all bool) ([]*pack.Pack, error) {
 		return ours, err
 	}
 	slices.SortStableFunc(ours, func(a, b *pack.Pack) int { return cmp.Compare(sizes[a], sizes[b]) })
-	var sum int64
-	n := 0
-	for ; n < len(ours) && (n == 0 || sizes[ours[n]] < 2*sum) && sum+sizes[ours[n]] <= mergeBytes; n++ {
-		sum += sizes[ours[n]]
+	before := make([]int64, len(ours)+1) // the sizes of those that are smaller
+	for i, p := range ours {
+		before[i+1] = before[i] + sizes[p]
+	}
+	n := len(ours)
+	for n > 0 && (before[n] > mergeBytes || sizes[ours[n-1]] >= 2*before[n-1]) {
+		n--
 	}
 	if n < fanIn {
 		return nil, nil
