@@ -256,7 +256,9 @@ func oneObject(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.add(fmt.Sprintf("commit of one object among %d", n), "s", 0.02, o, r)
+	// Git reads and writes its whole index: among fewer files it is the faster, and
+	// the bar the higher.
+	b.add(fmt.Sprintf("commit of one object among %d", n), "s", 0.02*100000/float64(n), o, r)
 	o, r, err = b.compare(ours, func() (float64, error) { return small.timeCommits(ctx, inner) })
 	if err != nil {
 		return err

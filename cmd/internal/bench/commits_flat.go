@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/gitstore/gittest"
 	"github.com/crmirror/crmirror/gitstore/pack"
 )
@@ -50,30 +51,37 @@ func newFlat(ctx context.Context, b *bench, dir string, server *gittest.HTTP, n 
 	return f, s.Push(ctx)
 }
 
-// one commits and pushes one changed object.
-func (f *flat) one(ctx context.Context) (c cost, err error) {
-	changes := edits(f.change(1))
-	before, err := f.packs()
+// one commits and pushes one changed object. What the push merges is not of this
+// commit alone and does not count.
+func (f *flat) one(ctx context.Context) (cost, error) {
+	c, err := f.commitOne(ctx)
 	if err != nil {
 		return c, err
 	}
 	sent, busy := f.server.Received(), f.server.Busy()
 	begin := time.Now()
-	if _, err := timeCommit(ctx, f.Store, changes); err != nil {
-		return c, err
-	}
-	c.seconds = time.Since(begin).Seconds()
-	// What the push merges is not of this commit alone: count before it.
-	after, err := f.packs()
-	if err != nil {
-		return c, err
-	}
-	begin = time.Now()
 	if err := f.Push(ctx); err != nil {
 		return c, err
 	}
 	c.seconds += (time.Since(begin) - (f.server.Busy() - busy)).Seconds()
 	c.sent = float64(f.server.Received() - sent)
+	return c, nil
+}
+
+// commitOne commits one changed object.
+func (f *flat) commitOne(ctx context.Context) (c cost, err error) {
+	changes := edits(f.change(1))
+	before, err := f.packs()
+	if err != nil {
+		return c, err
+	}
+	if c.seconds, err = timeCommit(ctx, f.Store, changes); err != nil {
+		return c, err
+	}
+	after, err := f.packs()
+	if err != nil {
+		return c, err
+	}
 	for name, size := range after {
 		if _, there := before[name]; there {
 			continue
@@ -169,5 +177,35 @@ func flatFolder(ctx context.Context, b *bench) error {
 	row("bytes written by a commit", "bytes", 1.1, func(c cost) float64 { return c.written })
 	row("bytes sent by its push", "bytes", 1.1, func(c cost) float64 { return c.sent })
 	b.add(fmt.Sprintf("commit and push in a folder of %d files, reference in one of %d", many, few), "s", 1.5, o, r)
+	return flatOwn(ctx, b, many, few)
+}
+
+// flatOwn tells what a commit writes where git reads too: there no pack may lean on
+// another.
+func flatOwn(ctx context.Context, b *bench, many, few int) error {
+	var written [2][]float64
+	for i, n := range []int{many, few} {
+		dir, err := b.folder("own")
+		if err != nil {
+			return err
+		}
+		s, err := gitstore.Open(ctx, gitstore.Options{Dir: filepath.Join(dir, "own")})
+		if err != nil {
+			return err
+		}
+		b.cleanup(s.Close)
+		f := &flat{filled: &filled{Store: s, list: files(n, 1)}, repo: filepath.Join(dir, "own", ".git")}
+		if _, err := timeCommit(ctx, s, edits(f.list)); err != nil {
+			return err
+		}
+		for range b.runs {
+			c, err := f.commitOne(ctx)
+			if err != nil {
+				return err
+			}
+			written[i] = append(written[i], c.written)
+		}
+	}
+	b.add(fmt.Sprintf("bytes written by a commit in a folder of %d files of a repository that git reads", many), "bytes", 0, written[0], written[1])
 	return nil
 }
