@@ -11,10 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/format/gitattributes"
-
-	"github.com/crmirror/crmirror/gitstore/object"
 )
 
 // attributes answers which files git would filter. It is read again only when
@@ -62,11 +59,11 @@ func (s *Store) readAttributes(ctx context.Context) error {
 		}
 	}
 	if key != s.attributes.key {
-		ours.Walk(func(name string, h object.Hash, mode filemode.FileMode) bool {
-			if path.Base(name) == attributesFile && mode.IsFile() {
+		ours.Dirs(func(dir string, _ Hash) {
+			name := path.Join(dir, attributesFile)
+			if h, mode, ok := ours.Lookup(name); ok && mode.IsFile() {
 				files = append(files, file{s.full(name), h})
 			}
-			return true
 		})
 		next := attributes{key: key, macros: map[string][]gitattributes.Attribute{}}
 		for _, f := range files {
@@ -133,6 +130,9 @@ func (a *attributes) filterOf(list []gitattributes.Attribute, depth int) (found 
 // checkFilter refuses a file that git would keep filtered, as in LFS or
 // encrypted: we write contents as they are, and git would take them for changed.
 func (a *attributes) checkFilter(name string) error {
+	if len(a.rules) == 0 {
+		return nil
+	}
 	var filter gitattributes.Attribute
 	file, parts := "", strings.Split(name, "/")
 	for _, r := range a.rules {

@@ -130,10 +130,16 @@ func (s *Store) reopenCache() error {
 	if was := s.config.Raw.Section("remote").Subsection("origin").Option("url"); was != s.remote.String() {
 		return fmt.Errorf("it is a clone of %s", was)
 	}
-	if err := s.layout.turnWorktree(s.config); err != nil {
+	if err := s.db.Check(); err != nil {
 		return err
 	}
-	if err := s.db.Check(); err != nil {
+	if s.layout.work != "" && s.config.Core.IsBare {
+		// It had no worktree: its packs may be such as git cannot read.
+		if err := s.db.Solidify(); err != nil {
+			return err
+		}
+	}
+	if err := s.layout.turnWorktree(s.config); err != nil {
 		return err
 	}
 	head, err := s.refs.Head()
@@ -158,8 +164,12 @@ func (s *Store) reopenCache() error {
 	return s.attachWorktree()
 }
 
-// checkHistory proves that our commits' history ends only where the file
-// "shallow" says so: else git, which people may run in the clone, refuses it.
+// checkedCommits bounds how far back a start looks for holes in history.
+const checkedCommits = 1000
+
+// checkHistory proves that our commits' history, the newest part of it, ends only
+// where the file "shallow" says so: else git, which people may run in the clone,
+// refuses it.
 func (s *Store) checkHistory() error {
 	list, err := s.readShallow()
 	if err != nil {
@@ -170,13 +180,14 @@ func (s *Store) checkHistory() error {
 		seen[h] = true
 	}
 	queue := append(slices.Collect(maps.Values(s.local)), s.head)
-	for len(queue) > 0 {
-		h := queue[len(queue)-1]
-		queue = queue[:len(queue)-1]
+	for n := 0; len(queue) > 0 && n < checkedCommits; {
+		h := queue[0]
+		queue = queue[1:]
 		if h.IsZero() || seen[h] {
 			continue
 		}
 		seen[h] = true
+		n++
 		_, parents, err := s.commitTree(h)
 		if err != nil {
 			return fmt.Errorf("read history of %s: %w", s.branch, err)

@@ -1,11 +1,14 @@
 package gitstore
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/crmirror/crmirror/gitstore/gittest"
 )
 
 // TestShallowKilled: a fetch ends between the pack and the note of where its
@@ -38,6 +41,33 @@ func TestShallowKilled(t *testing.T) {
 	push(t, b)
 	if diff := cmp.Diff(map[string]string{"a": "4"}, cloneFiles(t, bare)); diff != "" {
 		t.Errorf("clone (-want +got):\n%s", diff)
+	}
+}
+
+// TestHistoryCheckedInPart: a start looks for holes in the newest part of history
+// only, however much of it there is.
+func TestHistoryCheckedInPart(t *testing.T) {
+	bare := bareRepo(t)
+	var stream strings.Builder
+	for i := range checkedCommits + 20 {
+		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter A <a@example.com> %d +0000\ndata 0\nM 644 inline a\ndata 4\n%04d\n", i+1, i)
+	}
+	if _, err := gittest.RunInput(t.Context(), bare, strings.NewReader(stream.String()), "fast-import", "--quiet"); err != nil {
+		t.Fatal(err)
+	}
+	for _, depth := range []int{checkedCommits + 10, checkedCommits - 10} {
+		dir := filepath.Join(t.TempDir(), "cache")
+		s := open(t, Options{URL: bare, Dir: dir})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		repo := filepath.Join(dir, "repo.git")
+		git(t, repo, "fetch", "-q", fmt.Sprintf("--depth=%d", depth), "file://"+bare, "main:main")
+		remove(t, filepath.Join(repo, "shallow"))
+		s = open(t, Options{URL: bare, Dir: dir})
+		if got, want := !s.Head().IsZero(), depth > checkedCommits; got != want {
+			t.Errorf("a clone with a hole %d commits back is kept: %v, want %v", depth, got, want)
+		}
 	}
 }
 

@@ -27,6 +27,9 @@ type Commit struct {
 	Edits   []Edit
 	Message string
 	When    time.Time
+	// BaseMessage, unless empty, is what Base will be called with right after, with
+	// the same When: what that needs is stored along, for one pack costs half of two.
+	BaseMessage string
 }
 
 // BlobHash is the hash that a file of that content has.
@@ -79,6 +82,11 @@ func (s *Store) Commit(ctx context.Context, c Commit) (Hash, error) {
 	if err := s.checkBusy(); err != nil {
 		return Hash{}, fmt.Errorf("commit to %s: %w", s.branch, err)
 	}
+	if c.BaseMessage != "" {
+		b := s.baseOf(d.tree)
+		b.addCommit(s.encodeCommit(b.tree.Hash(), []Hash{d.commit}, c.BaseMessage, c.When))
+		d.objects = append(d.objects, b.objects...)
+	}
 	if err := s.db.Write(d.objects); err != nil {
 		return Hash{}, fmt.Errorf("commit: %w", err)
 	}
@@ -121,7 +129,7 @@ type derived struct {
 
 // derive computes a commit: a tree with edits, on parents.
 func (s *Store) derive(on tree.Tree, edits []Edit, parents []Hash, message string, when time.Time) (*derived, error) {
-	d := &derived{}
+	d := newDerived(edits)
 	changes := make([]tree.Edit, len(edits))
 	for i, e := range edits {
 		if err := checkPath(e.Path); err != nil {
@@ -158,9 +166,22 @@ func (s *Store) derive(on tree.Tree, edits []Edit, parents []Hash, message strin
 	return d, nil
 }
 
+// newDerived has room for what edits will make of a large tree.
+func newDerived(edits []Edit) *derived {
+	const trees = 16 // or a few for every hundred files
+	blobs := 0
+	for _, e := range edits {
+		if !e.Delete && e.Blob.IsZero() {
+			blobs++
+		}
+	}
+	more := trees + len(edits)/32
+	return &derived{objects: make([]odb.Object, 0, blobs+more), sends: make([]send, 0, len(edits)+more)}
+}
+
 func (d *derived) addTrees(news []tree.New) {
 	for _, n := range news {
-		d.objects = append(d.objects, odb.Object{Type: object.Tree, Hash: n.Hash, Content: n.Content})
+		d.objects = append(d.objects, odb.Object{Type: object.Tree, Hash: n.Hash, Content: n.Content, Base: n.Base, Delta: n.Delta})
 		d.sends = append(d.sends, send{hash: n.Hash, kind: object.Tree, base: n.Base, delta: n.Delta})
 	}
 }
@@ -180,10 +201,15 @@ func (s *Store) encodeCommit(root Hash, parents []Hash, message string, when tim
 // Options.Path's part of Head and whose parent is Head. When it is there
 // already nothing is written.
 func (s *Store) Base(ctx context.Context, ref, message string, when time.Time) (Hash, error) {
-	nested, news := tree.Nest(s.opts.Path, s.tree.Sub(s.opts.Path))
+	return s.moveBase(ctx, ref, s.baseOf(s.tree), message, when)
+}
+
+// baseOf derives the tree that holds nothing but Options.Path's part of another.
+func (s *Store) baseOf(t tree.Tree) *derived {
+	nested, news := tree.Nest(s.opts.Path, t.Sub(s.opts.Path))
 	d := &derived{tree: nested}
 	d.addTrees(news)
-	return s.moveBase(ctx, ref, d, message, when)
+	return d
 }
 
 // DeriveBase is Base with a content of its own: the tree that ref has now,
@@ -213,7 +239,8 @@ func (s *Store) moveBase(ctx context.Context, ref string, d *derived, message st
 	if !s.head.IsZero() {
 		parents = []Hash{s.head}
 	}
-	if was := s.local[ref]; !was.IsZero() {
+	was := s.local[ref]
+	if !was.IsZero() {
 		root, old, err := s.commitTree(was)
 		if err != nil {
 			return Hash{}, s.distrust(fmt.Errorf("move %s: %w", ref, err))
@@ -227,7 +254,13 @@ func (s *Store) moveBase(ctx context.Context, ref string, d *derived, message st
 		return Hash{}, fmt.Errorf("move %s: %w", ref, err)
 	}
 	s.unsent.add(d.sends)
-	return d.commit, s.SetRef(ctx, ref, d.commit)
+	if err := s.SetRef(ctx, ref, d.commit); err != nil {
+		return d.commit, err
+	}
+	if !s.layout.own {
+		s.superseded = append(s.superseded, was)
+	}
+	return d.commit, nil
 }
 
 // File is one file of a commit made by CommitFile.

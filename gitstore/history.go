@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/crmirror/crmirror/gitstore/object"
@@ -158,33 +157,5 @@ func (s *Store) lacking(tips, theirs []Hash) ([]Hash, error) {
 		}
 	}
 	maps.DeleteFunc(met, func(h Hash, _ []Hash) bool { return has[h] })
-	return parentsFirst(tips, met), nil
-}
-
-// parentsFirst orders commits that can be reached from tips so that each comes
-// after its parents.
-func parentsFirst(tips []Hash, parents map[Hash][]Hash) []Hash {
-	order := make([]Hash, 0, len(parents))
-	entered, placed := map[Hash]bool{}, map[Hash]bool{}
-	stack := slices.Clone(tips)
-	for len(stack) > 0 {
-		h := stack[len(stack)-1]
-		before, ok := parents[h]
-		if !ok || placed[h] {
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		if entered[h] { // its parents were placed since
-			placed[h] = true
-			order = append(order, h)
-			continue
-		}
-		entered[h] = true
-		for _, p := range before {
-			if !entered[p] {
-				stack = append(stack, p)
-			}
-		}
-	}
-	return order
+	return odb.ParentsFirst(tips, met), nil
 }

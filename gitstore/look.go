@@ -82,24 +82,10 @@ func (s *Store) Info(commit Hash) (CommitInfo, error) {
 }
 
 // Descends tells whether one commit is another or has it in its history, as far
-// as that is here.
+// as that is here. It walks newest first: a yes costs what lies between the two.
 func (s *Store) Descends(commit, from Hash) bool {
-	seen := map[Hash]bool{}
-	for todo := []Hash{commit}; len(todo) > 0; {
-		h := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if h == from {
-			return true
-		}
-		if seen[h] {
-			continue
-		}
-		seen[h] = true
-		if _, parents, err := s.commitTree(h); err == nil {
-			todo = append(todo, parents...)
-		}
-	}
-	return false
+	ok, err := s.contains(commit, from)
+	return err == nil && ok
 }
 
 // Has tells whether an object is here.

@@ -89,7 +89,7 @@ func (s *Store) checkIndex() error {
 		return nil
 	}
 	w := &worktree.Worktree{Dir: s.layout.work, Git: s.layout.git}
-	if _, err := w.Tracked(); err != nil {
+	if err := w.Check(); err != nil {
 		return fmt.Errorf("open repository %s: %w: %w", s.opts.Dir, ErrUnsupported, err)
 	}
 	return nil

@@ -71,25 +71,9 @@ func (s *Store) pushed(ctx context.Context, commands []remote.Command, request r
 		s.known[c.Ref] = c.New
 	}
 	s.unsent = newUnsent()
+	s.dropSuperseded()
 	s.compact()
 	return nil
-}
-
-// maxPacks is how many packs may pile up while nothing can be pushed.
-const maxPacks = 200
-
-// compact keeps the number of packs bounded. It costs a few milliseconds now
-// and then; that it fails is no failure of what was asked for.
-func (s *Store) compact() {
-	if err := s.db.Compact(false); err != nil {
-		s.opts.Log.WithError(s.distrust(err)).WithField("repository", s.layout.common).Warn("packs not merged")
-	}
-}
-
-// Maintain merges all packs that are ours to merge into one. It may take
-// seconds for a large repository.
-func (s *Store) Maintain(context.Context) error {
-	return s.distrust(s.db.Compact(true))
 }
 
 func (s *Store) request(commands []remote.Command, objects *unsent) remote.PushRequest {

@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +11,19 @@ import (
 	"github.com/crmirror/crmirror/gitstore/tree"
 )
 
-// pushOwn is Push from a person's repository to its remote. What the remote
-// has is asked there; what it lacks is found by walking history, because
-// commits may be anybody's.
+// pushOwn is Push from a person's repository to its remote. What the remote has
+// is asked there, unless it is known from the last push; what it lacks is found by
+// walking history, because commits may be anybody's.
 func (s *Store) pushOwn(ctx context.Context) error {
+	if len(s.theirs) > 0 && !s.arrived(s.theirs) {
+		theirs := s.theirs
+		s.theirs = nil
+		err := s.pushBeyond(ctx, theirs)
+		if !errors.Is(err, ErrDiverged) && !errors.Is(err, ErrBehind) {
+			return err
+		}
+		// Somebody pushed, here or elsewhere: ask.
+	}
 	session, err := s.remote.Open(ctx)
 	if err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
@@ -22,7 +32,22 @@ func (s *Store) pushOwn(ctx context.Context) error {
 	if err := session.Close(); err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
-	if err := s.expect(advertised); err != nil {
+	return s.pushBeyond(ctx, advertised)
+}
+
+// arrived tells whether refs that the remote is known to have are ours already.
+func (s *Store) arrived(theirs map[string]Hash) bool {
+	for _, name := range s.opts.Refs {
+		if theirs[name] != s.local[name] {
+			return false
+		}
+	}
+	return theirs[branchRef(s.branch)] == s.head
+}
+
+// pushBeyond pushes to a remote that has these refs what it lacks.
+func (s *Store) pushBeyond(ctx context.Context, theirs map[string]Hash) error {
+	if err := s.expect(theirs); err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
 	commands := s.commands()
@@ -33,7 +58,7 @@ func (s *Store) pushOwn(ctx context.Context) error {
 	for _, c := range commands {
 		tips = append(tips, c.New)
 	}
-	lacking, err := s.lacking(tips, slices.Collect(maps.Values(advertised)))
+	lacking, err := s.lacking(tips, slices.Collect(maps.Values(theirs)))
 	if err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
@@ -46,7 +71,9 @@ func (s *Store) pushOwn(ctx context.Context) error {
 	if err := s.remote.Push(ctx, s.request(commands, objects)); err != nil {
 		return fmt.Errorf("push %s: %w", s.branch, err)
 	}
+	s.theirs = maps.Clone(s.known)
 	for _, c := range commands {
+		s.theirs[c.Ref] = c.New
 		if c.Ref != branchRef(s.branch) {
 			s.origin[c.Ref] = c.New
 		}

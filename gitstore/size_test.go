@@ -3,9 +3,14 @@ package gitstore
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/crmirror/crmirror/gitstore/pack"
 )
 
 // counter counts bytes.
@@ -53,30 +58,141 @@ func text(i int) string {
 	return b.String()
 }
 
-// TestPushSizeFollowsChange: what a one-file commit sends does not depend on
-// how many files lie beside it.
-func TestPushSizeFollowsChange(t *testing.T) {
-	sizes := map[int]int{}
+// TestSizeFollowsChange: what a one-file commit writes and what its push sends do
+// not depend on how many files lie beside it.
+func TestSizeFollowsChange(t *testing.T) {
+	type cost struct{ objects, written, sent int }
+	costs := map[int]cost{}
 	for _, n := range []int{100, 10000} {
 		bare := bareRepo(t)
 		s := flat(t, bare, n)
+		packs := filepath.Join(s.layout.git, "objects", "pack")
+		before := sizes(t, packs)
 		commit(t, s, "one", put("folder/file-000050.yaml", strings.Replace(text(50), "field30", "field99", 1)))
+		var c cost
+		for name, size := range sizes(t, packs) {
+			if _, there := before[name]; there {
+				continue
+			}
+			c.written += size
+			if strings.HasSuffix(name, ".pack") {
+				p := pack.Open(filepath.Join(packs, name))
+				c.objects += p.Count()
+				if err := p.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		var sent counter
 		if err := s.unsent.write(io.Writer(&sent), s.db, true); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(s.unsent.list); got != 4 {
-			t.Errorf("%d files: %d objects sent, want blob, two trees and the commit", n, got)
+		if got := len(s.unsent.list); got != 4 || c.objects != 4 {
+			t.Errorf("%d files: %d objects sent, %d written, want blob, two trees and the commit", n, got, c.objects)
 		}
-		sizes[n] = int(sent)
+		c.sent = int(sent)
+		costs[n] = c
 		push(t, s)
 		git(t, bare, "fsck", "--strict")
 		if got := git(t, bare, "show", "main:folder/file-000050.yaml"); !strings.Contains(got, "field99") {
 			t.Errorf("the remote has not got the change")
 		}
 	}
-	if small, large := sizes[100], sizes[10000]; large > small*11/10 || large > 1000 {
-		t.Errorf("a push sends %d bytes from a folder of 100 files, %d from one of 10,000", small, large)
+	small, large := costs[100], costs[10000]
+	if large.sent > small.sent*11/10 || large.sent > 1000 {
+		t.Errorf("a push sends %d bytes from a folder of 100 files, %d from one of 10,000", small.sent, large.sent)
+	}
+	if large.written > small.written*11/10 || large.written > 3000 {
+		t.Errorf("a commit writes %d bytes in a folder of 100 files, %d in one of 10,000", small.written, large.written)
+	}
+}
+
+// sizes are the files of a folder with their sizes.
+func sizes(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]int{}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[e.Name()] = int(info.Size())
+	}
+	return m
+}
+
+// thinned is a cache without a worktree whose history consists of thin packs,
+// closed, and what its folder has.
+func thinned(t *testing.T, bare string) (dir string, want map[string]string) {
+	t.Helper()
+	s := flat(t, bare, 200)
+	want = map[string]string{}
+	for i := range 200 {
+		want[fmt.Sprintf("folder/file-%06d.yaml", i)] = text(i)
+	}
+	for i := range 5 {
+		path := fmt.Sprintf("folder/file-%06d.yaml", i)
+		want[path] = text(-i)
+		commit(t, s, "more", put(path, want[path]))
+	}
+	push(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s.opts.Dir, want
+}
+
+// TestThinWorktreeTurnedOn: a worktree that is turned on over a clone that only we
+// could read is one in which git works.
+func TestThinWorktreeTurnedOn(t *testing.T) {
+	bare := bareRepo(t)
+	dir, want := thinned(t, bare)
+	if _, err := tryGit(t, filepath.Join(dir, "repo.git"), "fsck", "--strict"); err == nil {
+		t.Error("git reads the clone, so the test proves nothing")
+	}
+	s := open(t, Options{URL: bare, Dir: dir, Worktree: true})
+	fetch(t, s)
+	update(t, s)
+	work := filepath.Join(dir, "worktree")
+	for range 3 {
+		git(t, work, "fsck", "--strict")
+		if got := git(t, work, "status", "--porcelain"); got != "" {
+			t.Errorf("git status: %s", got)
+		}
+		want["folder/new"] += text(len(want))
+		commit(t, s, "with a worktree", put("folder/new", want["folder/new"]))
+		push(t, s)
+		update(t, s)
+	}
+	if diff := cmp.Diff(want, diskFiles(t, work)); diff != "" {
+		t.Errorf("worktree (-want +got):\n%s", diff)
+	}
+}
+
+// TestThinBaseLost: a pack that others lean on is lost; the clone is made anew.
+func TestThinBaseLost(t *testing.T) {
+	bare := bareRepo(t)
+	dir, want := thinned(t, bare)
+	packs := filepath.Join(dir, "repo.git", "objects", "pack")
+	largest, most := "", 0
+	for name, size := range sizes(t, packs) {
+		if size > most && strings.HasSuffix(name, ".pack") {
+			largest, most = name, size
+		}
+	}
+	remove(t, filepath.Join(packs, largest))
+	remove(t, filepath.Join(packs, strings.TrimSuffix(largest, ".pack")+".idx"))
+	s := open(t, Options{URL: bare, Dir: dir})
+	fetch(t, s)
+	want["folder/new"] = text(1)
+	commit(t, s, "after the loss", put("folder/new", want["folder/new"]))
+	push(t, s)
+	if diff := cmp.Diff(want, cloneFiles(t, bare)); diff != "" {
+		t.Errorf("clone (-want +got):\n%s", diff)
 	}
 }
 

@@ -37,7 +37,12 @@ type Store struct {
 	// origin is what Options.Refs were where a person's repository pushes to, when
 	// last read; a name that it lacks was never read.
 	origin map[string]Hash
+	// theirs is what a person's repository's remote has since the last push; nil when
+	// that is to be asked.
+	theirs map[string]Hash
 	unsent *unsent // objects made here since
+	// superseded are commits that Options.Refs named since.
+	superseded []Hash
 
 	attributes attributes
 	refTrees   map[string]refTree
@@ -78,7 +83,8 @@ func (s *Store) acquire(file string) error {
 	return nil
 }
 
-// packsFile lists, in a person's repository, the packs that crmirror wrote.
+// packsFile lists, in a person's repository, the packs that crmirror wrote, and
+// wherever people run git those that were merged and are still to be deleted.
 const packsFile = "crmirror-packs"
 
 // attach opens the parts of the repository that is there.
@@ -99,10 +105,15 @@ func (s *Store) attach() (err error) {
 	switch {
 	case !s.layout.own:
 		s.db.OwnAll()
-	case !s.opts.Shared:
-		return s.db.Remember(filepath.Join(s.layout.git, packsFile))
+		if s.layout.work == "" {
+			// Without a worktree nobody runs git here.
+			s.db.AllowThin()
+			return nil
+		}
+	case s.opts.Shared:
+		return nil
 	}
-	return nil
+	return s.db.Remember(filepath.Join(s.layout.git, packsFile))
 }
 
 // Branch is the branch's short name; with a URL and no name configured it is

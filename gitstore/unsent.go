@@ -23,24 +23,28 @@ type send struct {
 // bytes an object.
 type unsent struct {
 	list  []send
-	index map[Hash]int  // into list
-	depth map[Hash]int  // of the chain of deltas that ends in a tree of list
-	there map[Hash]bool // bases outside list, which the remote has
+	index map[Hash]struct{} // what list has
+	depth map[Hash]int      // of the chain of deltas that ends in a tree of list
+	there map[Hash]bool     // bases outside list, which the remote has
 }
 
 func newUnsent() *unsent {
-	return &unsent{index: map[Hash]int{}, depth: map[Hash]int{}, there: map[Hash]bool{}}
+	return &unsent{index: map[Hash]struct{}{}, depth: map[Hash]int{}, there: map[Hash]bool{}}
 }
 
 // maxChain bounds chains of deltas: the server resolves them one by one.
 const maxChain = 40
 
-// add takes objects, those of a commit after those of its parents.
+// add takes objects, those of a commit after those of its parents. The list is
+// not the caller's any more.
 //
 // Invariant: a delta's base is earlier in the list or at the remote and not in
 // the list at all. A content that comes back (v1, v2, v1) would else be a delta
 // of its own delta, which no server can resolve. Test: TestUnsentComesBack.
 func (u *unsent) add(sends []send) {
+	if len(u.list) == 0 { // the first is the largest: it is not copied
+		u.list, u.index = sends[:0], make(map[Hash]struct{}, len(sends))
+	}
 	for _, s := range sends {
 		if _, ok := u.index[s.hash]; ok || u.there[s.hash] {
 			continue
@@ -55,7 +59,7 @@ func (u *unsent) add(sends []send) {
 			}
 			u.depth[s.hash] = depth
 		}
-		u.index[s.hash] = len(u.list)
+		u.index[s.hash] = struct{}{}
 		u.list = append(u.list, s)
 	}
 }

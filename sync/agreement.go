@@ -119,9 +119,9 @@ func (t *twoWay) setUnknown(key kube.Key, u threeway.Unknown) {
 	t.unknown[key] = u
 }
 
-// agreed returns what is agreed about an object whose file in base is blob. What
+// agreementOn returns what is agreed about an object whose file in base is blob. What
 // landed in the cluster since, and was not pushed yet, counts.
-func (m *Mirror) agreed(ctx context.Context, key kube.Key, blob gitstore.Hash) (agreement, error) {
+func (m *Mirror) agreementOn(ctx context.Context, key kube.Key, blob gitstore.Hash) (agreement, error) {
 	t := m.two
 	if l, ok := t.landed[key]; ok && l.from == blob {
 		return l.agreement, nil

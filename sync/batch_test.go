@@ -382,3 +382,25 @@ func own(ctx context.Context, b *Batch, rnd *rand.Rand) map[kube.Key]string {
 		}
 	}
 }
+
+// BenchmarkBatch puts a thousand changes in, half of them of the same objects, and
+// takes them.
+func BenchmarkBatch(b *testing.B) {
+	entries := make([]Entry, 1000)
+	content := make([]byte, 2000)
+	for i := range entries {
+		entries[i] = Entry{Key: certificate("shop", fmt.Sprintf("web-%03d", i%500)), Op: Present, Content: content}
+	}
+	batch := NewBatch(BatchOptions{MaxBytes: 64 << 20})
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, e := range entries {
+			if err := batch.Put(b.Context(), e); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if got := len(batch.Take()); got != 500 {
+			b.Fatalf("%d entries", got)
+		}
+	}
+}

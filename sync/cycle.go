@@ -26,7 +26,7 @@ func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
 	in := m.inbox.take()
 	m.remember(in.entries)
 	maps.Copy(m.sweeps, in.sweeps)
-	m.checked = m.checked && !in.gone
+	m.look.all = m.look.all || in.gone
 	m.forgetOld(now)
 	report := newReport()
 	err := m.cycle(ctx, report, now)
@@ -180,15 +180,20 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 	}
 	first := m.repo.Head().IsZero() || m.marker == nil
 	message := Message(MessageInput{Cluster: m.opts.ClusterName, Initial: first, Changes: p.changes})
-	head, err := m.repo.Commit(ctx, gitstore.Commit{Edits: p.edits, Message: message, When: now})
+	deleted := maps.Clone(m.deleted)
+	for _, key := range p.unasked {
+		deleted[key] = now
+	}
+	c := gitstore.Commit{Edits: p.edits, Message: message, When: now}
+	if !m.refless && m.two == nil {
+		c.BaseMessage = m.baseMessage(deleted)
+	}
+	head, err := m.repo.Commit(ctx, c)
 	if err != nil {
 		return err
 	}
 	// The blobs are in the object store now.
 	for _, c := range p.changes {
-		if _, known := m.unpushed[c.path]; !known {
-			m.unpushed[c.path] = c.before
-		}
 		if e, ok := m.pending[c.Key]; ok && e.Op == Present && digestOf(e) == c.blob {
 			e.Content, e.Digest = nil, c.blob
 			m.pending[c.Key] = e
@@ -196,9 +201,8 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 		delete(m.foreign, c.path)
 	}
 	m.index, m.marker, m.at = p.index, p.marker, head
-	for _, key := range p.unasked {
-		m.deleted[key] = now
-	}
+	m.index.files = m.repo.Files()
+	m.deleted = deleted
 	report.add(head.String(), p.changes)
 	return m.moveBase(ctx, now)
 }
@@ -212,7 +216,7 @@ func (m *Mirror) moveBase(ctx context.Context, now time.Time) error {
 	if m.repo.Head().IsZero() || m.refless {
 		return nil
 	}
-	_, err := m.repo.Base(ctx, m.refs.Base, m.baseMessage(), now)
+	_, err := m.repo.Base(ctx, m.refs.Base, m.baseMessage(m.deleted), now)
 	return err
 }
 
@@ -251,13 +255,27 @@ func (m *Mirror) acknowledge(report *Report) error {
 			delete(m.waiting, key)
 		}
 	}
+	m.shrink()
 	clear(m.swept)
-	clear(m.unpushed)
-	m.remoteAt = m.repo.Head()
+	m.remoteAt, m.shared = m.repo.Head(), m.repo.Files()
 	if m.two != nil {
 		return m.acknowledged()
 	}
 	return nil
+}
+
+// shrink lets go of the room that many objects took, as in the first sync: an empty
+// map keeps it, and walking over it costs as much as if it were full.
+func (m *Mirror) shrink() {
+	if len(m.pending) == 0 {
+		m.pending = map[kube.Key]Entry{}
+	}
+	if len(m.foreign) == 0 {
+		m.foreign = map[string]writer{}
+	}
+	if len(m.unread) == 0 {
+		m.unread = map[kube.Key]error{}
+	}
 }
 
 // account fills in what the report tells of the whole, beyond this cycle.
@@ -269,7 +287,7 @@ func (m *Mirror) account(report *Report) {
 	}
 	report.Orphans = sortedKeys(m.orphans)
 	report.Waiting = m.Waiting()
-	report.Again = report.Again || report.Waiting > 0 || m.loaded && !m.checked
+	report.Again = report.Again || report.Waiting > 0 || m.loaded && m.look.due()
 	if m.rewritten != (Finding{}) {
 		report.Findings = append(report.Findings, m.rewritten)
 		m.rewritten = Finding{}

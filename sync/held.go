@@ -80,13 +80,12 @@ func (m *Mirror) recallHeld(ctx context.Context) error {
 		m.recalled = true
 		return nil
 	}
-	text, ok, err := m.repo.ReadFile(ctx, commit, heldFile)
-	if err != nil {
+	set, err := readHeld(ctx, m.repo, commit)
+	switch {
+	case errors.Is(err, errNoList):
+		m.log.WithError(err).WithField("ref", m.refs.Held).Warn("held deletions of before cannot be told; they are judged anew")
+	case err != nil:
 		return fmt.Errorf("read what is held: %w", err)
-	}
-	set, err := ParseHeldSet(string(text))
-	if err != nil || !ok {
-		m.log.WithError(err).WithField("ref", m.refs.Held).Warn("held deletions of before cannot be read; they are judged anew")
 	}
 	for _, h := range set {
 		// No blob: whether it is still to be deleted is judged from its file.
@@ -97,29 +96,42 @@ func (m *Mirror) recallHeld(ctx context.Context) error {
 }
 
 // approved returns the deletions that a person let through. An approval names
-// exactly one set; deletions held since are not in it.
+// exactly one set; deletions held since are not in it. One that cannot be read
+// now is an error, so that it is not taken back unused.
 func (m *Mirror) approved(ctx context.Context) (map[kube.Key]bool, error) {
 	commit := m.repo.Ref(m.refs.Approved)
 	if commit.IsZero() {
 		return nil, nil
 	}
 	set, err := readHeld(ctx, m.repo, commit)
-	if err != nil {
-		m.log.WithError(err).WithField("ref", m.refs.Approved).Warn("approval cannot be read; it lets nothing through")
+	switch {
+	case errors.Is(err, errNoList):
+		m.log.WithError(err).WithField("ref", m.refs.Approved).Warn("approval names no deletions; it lets nothing through")
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the approval: %w", err)
 	}
 	return set.Keys(), nil
 }
 
+// errNoList says that a commit was read and holds no list of deletions.
+var errNoList = errors.New("it lists no deletions")
+
+// readHeld reads the list that a commit of the held or approved ref carries.
+// Every error but errNoList may pass.
 func readHeld(ctx context.Context, repo *gitstore.Store, commit gitstore.Hash) (HeldSet, error) {
 	content, ok, err := repo.ReadFile(ctx, commit, heldFile)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, fmt.Errorf("commit %s lists no deletions", commit)
+		return nil, fmt.Errorf("commit %s: %w", commit, errNoList)
 	}
-	return ParseHeldSet(string(content))
+	set, err := ParseHeldSet(string(content))
+	if err != nil {
+		return nil, fmt.Errorf("commit %s: %w: %w", commit, errNoList, err)
+	}
+	return set, nil
 }
 
 // NotHeldError says that no held set has the digest that was to be approved.

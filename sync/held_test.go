@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/gitstore/gittest"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
@@ -162,6 +163,23 @@ func TestApprovedDeletionSurvivesALostPush(t *testing.T) {
 	w.wantFiles(fortyFiles - tooMany)
 	if got := w.git("-C", w.remote, "for-each-ref", w.mirror.refs.Held, w.mirror.refs.Approved); got != "" {
 		t.Errorf("used refs are still there:\n%s", got)
+	}
+}
+
+// A list that cannot be read now is no list that says nothing: the approval would
+// be taken back unused.
+func TestUnreadableListIsNoEmptyList(t *testing.T) {
+	w, _ := holding(t)
+	held := w.store.Ref(w.mirror.refs.Held)
+	if set, err := readHeld(t.Context(), w.store, held); err != nil || len(set) != tooMany {
+		t.Errorf("the list: %d deletions, %v", len(set), err)
+	}
+	if _, err := readHeld(t.Context(), w.store, w.store.Head()); !errors.Is(err, errNoList) {
+		t.Errorf("a commit without a list: %v, want errNoList", err)
+	}
+	missing := gitstore.BlobHash([]byte("no commit"))
+	if _, err := readHeld(t.Context(), w.store, missing); err == nil || errors.Is(err, errNoList) {
+		t.Errorf("a commit that cannot be read: %v, want another error than errNoList", err)
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 )
 
@@ -17,7 +19,7 @@ var errNotOurs = errors.New("not a file of ours")
 // index counts the files of ours in a tree, by resource and by namespace. It
 // holds no paths: those are in the git store.
 type index struct {
-	files      int
+	files      gitstore.Files // the tree
 	resources  map[schema.GroupResource]int
 	namespaces map[string]int // mirrored objects in it; the Namespace's own file does not count
 }
@@ -30,7 +32,6 @@ func (x *index) add(path string)    { x.count(path, 1) }
 func (x *index) remove(path string) { x.count(path, -1) }
 
 func (x *index) count(path string, by int) {
-	x.files += by
 	key, _, err := KeyOf(path)
 	if err != nil {
 		return
@@ -52,14 +53,21 @@ func (x *index) known() int {
 
 // clone copies the counts, for a plan that is not carried out yet.
 func (x *index) clone() *index {
-	c := newIndex()
-	c.files = x.files
-	for gr, n := range x.resources {
-		c.resources[gr] = n
-	}
-	for ns, n := range x.namespaces {
-		c.namespaces[ns] = n
-	}
+	return &index{files: x.files, resources: maps.Clone(x.resources), namespaces: maps.Clone(x.namespaces)}
+}
+
+// follow returns the counts of the present head.
+func (x *index) follow(repo *gitstore.Store) *index {
+	c := x.clone()
+	repo.Changes(x.files, func(path string, was, is gitstore.Hash) {
+		switch {
+		case was.IsZero():
+			c.add(path)
+		case is.IsZero():
+			c.remove(path)
+		}
+	})
+	c.files = repo.Files()
 	return c
 }
 

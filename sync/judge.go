@@ -103,7 +103,7 @@ func (m *Mirror) readFiles(ctx context.Context, key kube.Key) (*judgement, error
 	if j.baseBlob, _, err = m.repo.LookupIn(m.refs.Base, j.path); err != nil {
 		return nil, err
 	}
-	if j.base, err = m.agreed(ctx, key, j.baseBlob); err != nil {
+	if j.base, err = m.agreementOn(ctx, key, j.baseBlob); err != nil {
 		return nil, err
 	}
 	blob, mode, ok := m.repo.LookupFile(j.path)

@@ -38,6 +38,7 @@ type cycler interface {
 	Spill(entries []Entry) error
 	Recheck()
 	Waiting() int
+	Maintain(ctx context.Context, due bool) (done bool, err error)
 }
 
 // Loop runs a Mirror: it waits for batches, polls and retries, and does nothing
@@ -50,6 +51,8 @@ type Loop struct {
 	log    logrus.FieldLogger
 
 	recheck atomic.Bool     // the next cycle asks the remote first
+	upkeep  atomic.Bool     // maintenance is due after the next cycle
+	unkept  bool            // the last maintenance failed
 	told    map[string]bool // findings that were logged
 	started time.Time       // the first cycle that finished
 }
@@ -88,6 +91,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		report, err := l.mirror.Cycle(ctx, time.Now())
 		l.done(report, err)
+		l.maintain(ctx)
 		if len(report.Held) > 0 { // a person may approve them
 			poll.set(jitter(l.pace.Poll), l.Recheck)
 		}
@@ -132,6 +136,29 @@ func (a *alarm) stop() {
 func (l *Loop) Recheck() {
 	l.recheck.Store(true)
 	l.batch.Kick()
+}
+
+// Maintain lets the repository be maintained after a cycle that comes soon. It
+// may be called from any goroutine.
+func (l *Loop) Maintain() {
+	l.upkeep.Store(true)
+	l.batch.Kick()
+}
+
+// maintain maintains the repository if that is due, or if its packs have piled
+// up. Nothing is lost by its failing, and the next one may not.
+func (l *Loop) maintain(ctx context.Context) {
+	began := time.Now()
+	done, err := l.mirror.Maintain(ctx, l.upkeep.Swap(false))
+	switch {
+	case err != nil && ctx.Err() != nil:
+	case err != nil && !l.unkept:
+		l.unkept = true
+		l.log.WithError(err).Warn("repository not maintained; its packs stay as they are")
+	case err == nil && done:
+		l.unkept = false
+		l.log.WithField("seconds", time.Since(began).Seconds()).Info("repository maintained")
+	}
 }
 
 // pause waits out an error that nothing can be taken in during, such as a full

@@ -36,6 +36,7 @@ type record struct {
 	spills   []time.Time
 	spilled  []string
 	rechecks []time.Time
+	upkeeps  []time.Time
 }
 
 func (m *fakeMirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
@@ -75,6 +76,15 @@ func (m *fakeMirror) Recheck() {
 
 func (m *fakeMirror) Waiting() int { return 0 }
 
+func (m *fakeMirror) Maintain(_ context.Context, due bool) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if due {
+		m.record.upkeeps = append(m.record.upkeeps, time.Now())
+	}
+	return due, nil
+}
+
 // answer lets the cycles from now on report something else.
 func (m *fakeMirror) answer(report func(ctx context.Context, n int) (*Report, error)) {
 	m.mu.Lock()
@@ -94,6 +104,7 @@ func (m *fakeMirror) seen() record {
 
 func cycles(r record) int   { return len(r.cycles) }
 func rechecks(r record) int { return len(r.rechecks) }
+func upkeeps(r record) int  { return len(r.upkeeps) }
 
 // during passes d and returns how many of these calls came in it.
 func (m *fakeMirror) during(d time.Duration, calls func(record) int) int {
@@ -308,6 +319,28 @@ func TestRetriesDoNotPileUp(t *testing.T) {
 }
 
 // A disk that is full does not turn into memory that is: the informers wait.
+// TestLoopMaintains: what the clock asks for is done once, after a cycle.
+func TestLoopMaintains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLooped(t, BatchOptions{Quiet: time.Second}, Pace{}, &fakeMirror{})
+		l.run(t)
+		if got := l.mirror.during(time.Hour, upkeeps); got != 0 {
+			t.Errorf("maintained %d times unasked", got)
+		}
+		l.Maintain()
+		after(time.Hour)
+		if got := upkeeps(l.mirror.seen()); got != 1 {
+			t.Errorf("maintained %d times, want once", got)
+		}
+		if got := cycles(l.mirror.seen()); got != 1 {
+			t.Errorf("%d cycles, want one before the maintenance", got)
+		}
+		if got := l.logged(logrus.InfoLevel, "repository maintained"); got != 1 {
+			t.Errorf("told %d times", got)
+		}
+	})
+}
+
 func TestFailingSpillPausesIntake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("no space left on device")

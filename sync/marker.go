@@ -103,7 +103,7 @@ func (m *Mirror) allListed() bool {
 			return false
 		}
 	}
-	return m.checked
+	return !m.look.due()
 }
 
 // reshape re-encodes the tree under the present shaping rules, in a commit of

@@ -62,9 +62,9 @@ type Mirror struct {
 	loaded bool // index and marker were read, of the commit at
 	at     gitstore.Hash
 
-	remoteAt gitstore.Hash            // the branch's head at the remote, as we saw it last
-	before   map[string]gitstore.Hash // what the remote had, while a newer head could not be read
-	stale    bool                     // the remote has to be asked before anything is derived
+	remoteAt gitstore.Hash  // the branch's head at the remote, as we saw it last
+	shared   gitstore.Files // what the remote had when it was loaded, or took our commits
+	stale    bool           // the remote has to be asked before anything is derived
 
 	// pending holds the newest state of every object whose push was not
 	// acknowledged. Invariant (promise 2): an entry leaves it only when the
@@ -80,18 +80,17 @@ type Mirror struct {
 	strange map[string]Finding     // files at our paths that are not ours, by path
 	orphans map[kube.Key]struct{}  // files that no rule selects any more
 
-	sweeps     map[informer.Scope]sweep // listings that were not compared with git yet
-	unpushed   map[string]gitstore.Hash // files of local commits, as the remote has them
-	held       HeldSet                  // what the guard held last
-	heldAt     gitstore.Hash            // the commit that the held ref shall name
-	told       string                   // digest of the held deletions that were logged last
-	deleted    map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
-	rewritten  Finding                  // the remote's branch lost commits; told once
-	refless    bool                     // the remote takes no refs of ours
-	recalled   bool                     // what an earlier process held is known
-	lastAgreed time.Time                // when an earlier process moved the base last
-	two        *twoWay                  // nil in mode mirror
-	checked    bool                     // files outside every scope were looked at since the last fetch
+	sweeps    map[informer.Scope]sweep // listings that were not compared with git yet
+	held      HeldSet                  // what the guard held last
+	heldAt    gitstore.Hash            // the commit that the held ref shall name
+	told      string                   // digest of the held deletions that were logged last
+	deleted   map[kube.Key]time.Time   // deleted without approval, for the guard's rolling window
+	rewritten Finding                  // the remote's branch lost commits; told once
+	refless   bool                     // the remote takes no refs of ours
+	recalled  bool                     // what an earlier process held is known
+	agreed    time.Time                // when an earlier process moved the base last
+	two       *twoWay                  // nil in mode mirror
+	look      outside                  // files that may lie outside every scope
 }
 
 // NewMirror returns a Mirror over an open store. It does no I/O.
@@ -108,9 +107,10 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		strange: map[string]Finding{},
 		orphans: map[kube.Key]struct{}{},
 
-		sweeps:   map[informer.Scope]sweep{},
-		unpushed: map[string]gitstore.Hash{},
-		deleted:  map[kube.Key]time.Time{},
+		sweeps:  map[informer.Scope]sweep{},
+		deleted: map[kube.Key]time.Time{},
+		index:   newIndex(),
+		look:    outside{all: true},
 	}
 	if opts.TwoWay != nil {
 		m.two = newTwoWay(*opts.TwoWay)
@@ -121,6 +121,21 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 // Recheck lets the next cycle ask the remote first: for an approval, or for what
 // other writers pushed.
 func (m *Mirror) Recheck() { m.stale = true }
+
+// Maintain merges the repository's packs, and leaves out of our own clone what
+// nothing needs, when that is due or the packs have piled up. It tells whether it did.
+func (m *Mirror) Maintain(ctx context.Context, due bool) (done bool, err error) {
+	if !due && !m.repo.Crowded() {
+		return false, nil
+	}
+	var keep []gitstore.Hash // nothing in the repository refers to these yet
+	for _, e := range m.pending {
+		if e.Op == Present && e.Content == nil {
+			keep = append(keep, e.Digest)
+		}
+	}
+	return true, m.repo.Maintain(ctx, keep)
+}
 
 // Waiting returns how many objects wait for a push to be acknowledged.
 func (m *Mirror) Waiting() int { return len(m.pending) + len(m.unread) }

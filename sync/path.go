@@ -95,9 +95,17 @@ func KeyOfFile(path, group, namespace, name string) (kube.Key, error) {
 
 // CompareKeys orders keys by resource, namespace and name, for slices.SortFunc.
 func CompareKeys(a, b kube.Key) int {
-	return cmp.Or(
-		cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Group, b.Group),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	// Not cmp.Or, which compares all four: sorting by keys is much of a large cycle.
+	if c := cmp.Compare(a.Resource, b.Resource); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Group, b.Group); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Name, b.Name)
 }
 
 func namespaceFolder(k kube.Key) string { return cut(escape(k.Namespace), maxSegment) }

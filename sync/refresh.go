@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/crmirror/crmirror/gitstore"
@@ -40,9 +40,6 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	if err := m.identify(ctx); err != nil && m.uid == "" {
 		return err
 	}
-	if m.loaded && m.before == nil {
-		m.before = m.snapshot()
-	}
 	fetchErr := m.repo.Fetch(ctx)
 	if fetchErr != nil && m.repo.Head().IsZero() && !m.loaded {
 		return fetchErr
@@ -52,7 +49,6 @@ func (m *Mirror) refresh(ctx context.Context) error {
 			return err
 		}
 	}
-	m.before = nil
 	if fetchErr == nil {
 		m.noticeRewrite()
 		m.remoteAt = m.repo.Head()
@@ -98,27 +94,10 @@ func (m *Mirror) Prepare(ctx context.Context) error {
 	return m.checkMarker()
 }
 
-// snapshot copies path → hash of what the remote had last: the present head but
-// for local commits.
-func (m *Mirror) snapshot() map[string]gitstore.Hash {
-	files := make(map[string]gitstore.Hash, m.index.files)
-	m.repo.Walk("", func(path string, h gitstore.Hash, _ filemode.FileMode) bool {
-		files[path] = h
-		return true
-	})
-	for path, h := range m.unpushed {
-		if h.IsZero() {
-			delete(files, path)
-		} else {
-			files[path] = h
-		}
-	}
-	return files
-}
-
 // load reads the marker and counts the files of the present head. Files that
 // differ from what the remote had before were changed by somebody else: their
-// objects are read again, since the cluster is the truth in this mode.
+// objects are read again, since the cluster is the truth in this mode. But for the
+// first time, its cost follows what changed.
 func (m *Mirror) load(ctx context.Context) error {
 	if err := m.readMarker(ctx); err != nil {
 		return err
@@ -126,38 +105,27 @@ func (m *Mirror) load(ctx context.Context) error {
 	if err := m.recallHeld(ctx); err != nil {
 		return err
 	}
-	if !m.loaded {
-		// No base, no earlier process: nothing is known then.
-		if info, err := m.repo.Info(m.repo.Ref(m.refs.Base)); err == nil {
-			m.lastAgreed = info.When
-			m.recallDeletions(info.Message)
-		}
-	}
-	idx := newIndex()
 	var changed []string
-	m.repo.Walk("", func(path string, h gitstore.Hash, _ filemode.FileMode) bool {
-		idx.add(path)
-		if before, known := m.before[path]; m.before != nil && (!known || before != h) {
-			changed = append(changed, path)
-		}
-		return true
-	})
-	for path := range m.before {
-		if _, exists := m.repo.Lookup(path); !exists {
-			changed = append(changed, path)
-		}
+	if m.loaded {
+		m.repo.Changes(m.shared, func(path string, _, _ gitstore.Hash) { changed = append(changed, path) })
+	} else if info, err := m.repo.Info(m.repo.Ref(m.refs.Base)); err == nil {
+		// No base, no earlier process: nothing is known then.
+		m.agreed = info.When
+		m.recallDeletions(info.Message)
 	}
 	if err := m.recheck(ctx, changed); err != nil {
 		return err
 	}
+	m.look.more(changed)
+	m.look.more(slices.Collect(maps.Keys(m.strange))) // some are found only there
 	clear(m.strange)
-	clear(m.unpushed)
 	for key := range m.orphans {
 		if _, exists := m.repo.Lookup(PathOf(key)); !exists {
 			delete(m.orphans, key)
 		}
 	}
-	m.index, m.loaded, m.checked, m.at = idx, true, false, m.repo.Head()
+	m.index, m.shared = m.index.follow(m.repo), m.repo.Files()
+	m.loaded, m.at = true, m.repo.Head()
 	return nil
 }
 

@@ -13,11 +13,28 @@ import (
 	"github.com/crmirror/crmirror/kube/informer"
 )
 
+// outside says which files were not looked at for lying outside every scope: of a
+// kind that the cluster does not serve, or that no rule selects.
+type outside struct {
+	all   bool
+	paths []string // besides those that were
+}
+
+// due tells whether there are any.
+func (o *outside) due() bool { return o.all || len(o.paths) > 0 }
+
+// more adds files that came to be others. Many are as dear to keep as all to look at.
+func (o *outside) more(paths []string) {
+	if o.paths = append(o.paths, paths...); o.all || len(o.paths) > 1000 {
+		*o = outside{all: true}
+	}
+}
+
 // sweep compares the listings that completed since the last cycle with the
 // files in git: a file without an object becomes a candidate for deletion.
 func (m *Mirror) sweep(ctx context.Context) error {
 	maps.DeleteFunc(m.sweeps, func(scope informer.Scope, _ sweep) bool { return !m.inbox.known(scope) })
-	if len(m.sweeps) == 0 && m.checked {
+	if len(m.sweeps) == 0 && !m.look.due() {
 		return nil
 	}
 	if err := m.compare(ctx, m.sweeps); err != nil {
@@ -32,7 +49,10 @@ func (m *Mirror) sweep(ctx context.Context) error {
 
 func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) error {
 	served, complete := m.servedResources()
-	lookOutside := !m.checked && complete
+	lookOutside := m.look.due() && complete
+	if len(sweeps) == 0 && !lookOutside {
+		return nil // what was not looked at waits
+	}
 	var missing []Entry
 	var unsure []string // cut paths: the content tells the key
 	visit := func(key kube.Key) {
@@ -40,7 +60,7 @@ func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) e
 			missing = append(missing, e)
 		}
 	}
-	m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
+	m.files(len(sweeps) > 0 || m.look.all, func(path string) {
 		key, cut, err := KeyOf(path)
 		switch {
 		case err != nil:
@@ -49,7 +69,6 @@ func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) e
 		default:
 			visit(key)
 		}
-		return true
 	})
 	for _, path := range unsure {
 		key, err := m.keyAt(ctx, path)
@@ -67,8 +86,26 @@ func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) e
 			m.pending[e.Key] = e
 		}
 	}
-	m.checked = m.checked || lookOutside
+	if lookOutside {
+		m.look = outside{}
+	}
 	return nil
+}
+
+// files calls fn for every file, or only for those that came to be others.
+func (m *Mirror) files(all bool, fn func(path string)) {
+	if all {
+		m.repo.Walk("", func(path string, _ gitstore.Hash, _ filemode.FileMode) bool {
+			fn(path)
+			return true
+		})
+		return
+	}
+	for _, path := range m.look.paths {
+		if _, exists := m.repo.Lookup(path); exists {
+			fn(path)
+		}
+	}
 }
 
 // missing tells whether the file of key stands for an object that a complete
@@ -102,7 +139,7 @@ func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served m
 // agreed on with the cluster. The files that it left behind are of a CRD before
 // it then, as after a reinstall: that its objects are gone proves nothing.
 func (m *Mirror) rebornWhileDown(key kube.Key) bool {
-	return !m.lastAgreed.IsZero() && !m.isSettled(key) && m.cluster.Created(key.GroupResource()).After(m.lastAgreed)
+	return !m.agreed.IsZero() && !m.isSettled(key) && m.cluster.Created(key.GroupResource()).After(m.agreed)
 }
 
 // servedResources returns the resources that informers watch, and whether all

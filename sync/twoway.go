@@ -196,7 +196,7 @@ func (m *Mirror) moveAgreed(ctx context.Context, now time.Time) error {
 	if len(t.base) == 0 {
 		return nil
 	}
-	_, err := m.repo.DeriveBase(ctx, m.refs.Base, t.base, m.baseMessage(), now)
+	_, err := m.repo.DeriveBase(ctx, m.refs.Base, t.base, m.baseMessage(m.deleted), now)
 	return err
 }
 

@@ -325,7 +325,7 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	if hashText(blob) != e.Base {
 		return outcome{}, nil // base moved since: whoever moved it knew
 	}
-	base, err := m.agreed(ctx, e.Key, blob)
+	base, err := m.agreementOn(ctx, e.Key, blob)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -18,17 +18,17 @@ const (
 // baseMessage is the message of the base commit. It also carries the guard's
 // rolling window, so that a backup that cron starts every minute, or an agent
 // that crashes in a loop, does not begin counting anew each time.
-func (m *Mirror) baseMessage() string {
+func (m *Mirror) baseMessage(deleted map[kube.Key]time.Time) string {
 	var b strings.Builder
 	b.WriteString("Agree on " + m.opts.ClusterName + "\n")
-	for i, key := range sortedKeys(m.deleted) {
+	for i, key := range sortedKeys(deleted) {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
 		if i == recalledDeletions {
 			break
 		}
-		b.WriteString(deletedPrefix + m.deleted[key].UTC().Format(time.RFC3339) + " " + heldName(key) + "\n")
+		b.WriteString(deletedPrefix + deleted[key].UTC().Format(time.RFC3339) + " " + heldName(key) + "\n")
 	}
 	return b.String()
 }

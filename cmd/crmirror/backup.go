@@ -58,9 +58,6 @@ func (a *app) backup(ctx context.Context, cfg *config.Config, format outputForma
 		return err
 	}
 	defer func() { err = errors.Join(err, s.store.Close()) }()
-	if err := s.mirror.Prepare(ctx); err != nil {
-		return err
-	}
 	report, err := s.once(ctx, a.env.stderr)
 	if err != nil {
 		return err
@@ -75,7 +72,8 @@ func (a *app) backup(ctx context.Context, cfg *config.Config, format outputForma
 	return nil
 }
 
-// once lists everything and carries it into git.
+// once lists everything and carries it into git. The remote is asked what it has
+// while the cluster is listed.
 func (s *session) once(ctx context.Context, progress io.Writer) (*sync.Report, error) {
 	watch, stop := context.WithCancel(ctx)
 	fleet := make(chan error, 1)
@@ -86,9 +84,13 @@ func (s *session) once(ctx context.Context, progress io.Writer) (*sync.Report, e
 		_ = s.fleet.WaitSynced(watch) // the only error is that watch ended
 	}()
 	bar := showProgress(watch, s.fleet, progress)
-	loop := sync.NewLoop(s.mirror, s.batch, &sync.Health{}, sync.Pace{}, s.log)
 	s.batch.Hold() // until everything is listed
-	report, err := loop.Once(ctx, synced)
+	var report *sync.Report
+	err := s.mirror.Prepare(ctx)
+	if err == nil {
+		loop := sync.NewLoop(s.mirror, s.batch, &sync.Health{}, sync.Pace{}, s.log)
+		report, err = loop.Once(ctx, synced)
+	}
 	stop()
 	<-bar
 	<-synced

@@ -80,6 +80,11 @@ func (s *session) serve(ctx context.Context) error {
 	fleet := make(chan error, 1)
 	s.batch.Hold() // until everything is listed: the initial sync is one commit
 	go func() { fleet <- s.fleet.Run(watch) }()
+	tidied := make(chan struct{})
+	go func() {
+		defer close(tidied)
+		tidy(watch)
+	}()
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -97,22 +102,30 @@ func (s *session) serve(ctx context.Context) error {
 	stop()
 	<-schedule.Stop().Done()
 	<-released
+	<-tidied
 	return errors.Join(err, <-fleet, endpoint.close())
 }
 
 // schedule sets up what runs by the clock.
 func (s *session) schedule(loop *sync.Loop) (*cron.Cron, error) {
 	c := cron.New()
-	if s.cfg.Schedule.Resync == "" {
-		return c, nil
-	}
-	_, err := c.AddFunc(s.cfg.Schedule.Resync, func() {
-		s.log.Debug("resync: listing everything again")
-		loop.Recheck()
-		s.fleet.Relist()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("schedule.resync: %w", err)
+	for _, job := range []struct {
+		key, spec string
+		do        func()
+	}{
+		{"schedule.resync", s.cfg.Schedule.Resync, func() {
+			s.log.Debug("resync: listing everything again")
+			loop.Recheck()
+			s.fleet.Relist()
+		}},
+		{"schedule.maintenance", s.cfg.Schedule.Maintenance, loop.Maintain},
+	} {
+		if job.spec == "" {
+			continue
+		}
+		if _, err := c.AddFunc(job.spec, job.do); err != nil {
+			return nil, fmt.Errorf("%s: %w", job.key, err)
+		}
 	}
 	return c, nil
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // HTTP serves the repositories below a folder over smart HTTP through "git
@@ -33,7 +34,7 @@ type HTTP struct {
 	server    *httptest.Server // nil while off
 	intercept func(http.ResponseWriter, *http.Request) bool
 
-	requests, pushes, received atomic.Int64
+	requests, pushes, received, connections, busy atomic.Int64
 }
 
 // NewHTTP starts a server for the repositories below dir. Every request needs
@@ -103,7 +104,7 @@ func (s *HTTP) On() error {
 		return fmt.Errorf("start git server: %w", err)
 	}
 	s.address = listener.Addr().String()
-	s.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s.check(backend)}}
+	s.server = &httptest.Server{Listener: &countingListener{listener, &s.connections}, Config: &http.Server{Handler: s.check(backend)}}
 	if s.tls {
 		s.server.StartTLS()
 	} else {
@@ -133,6 +134,14 @@ func (s *HTTP) Pushes() int64 { return s.pushes.Load() }
 // on the wire.
 func (s *HTTP) Received() int64 { return s.received.Load() }
 
+// Connections returns how many connections clients opened.
+func (s *HTTP) Connections() int64 { return s.connections.Load() }
+
+// Busy returns for how long git was at work on requests whose bodies had arrived:
+// what is left of a client's time is its own, and the wire's. A client that reads
+// an answer to its end finds that answer's time in it.
+func (s *HTTP) Busy() time.Duration { return time.Duration(s.busy.Load()) }
+
 // check counts and authenticates, asks the interceptor, and passes on to git.
 func (s *HTTP) check(backend http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +167,9 @@ func (s *HTTP) check(backend http.Handler) http.Handler {
 		}
 		defer r.Body.Close()
 		r.Body = &countingBody{ReadCloser: r.Body, count: &s.received}
+		begin := time.Now()
 		backend.ServeHTTP(w, r)
+		s.busy.Add(int64(time.Since(begin)))
 	})
 }
 
@@ -186,6 +197,19 @@ func (s *HTTP) spool(r *http.Request) error {
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = file, size, nil
 	return nil
+}
+
+type countingListener struct {
+	net.Listener
+	count *atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.count.Add(1)
+	}
+	return c, err
 }
 
 type countingBody struct {

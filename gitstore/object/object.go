@@ -111,6 +111,19 @@ func Entries(content []byte) iter.Seq2[Entry, error] {
 	}
 }
 
+// CountEntries is how many entries a tree's content has, as far as it is sound.
+func CountEntries(content []byte) int {
+	n := 0
+	for {
+		end := bytes.IndexByte(content, 0)
+		if end < 0 || len(content) < end+1+len(Hash{}) {
+			return n
+		}
+		content = content[end+1+len(Hash{}):]
+		n++
+	}
+}
+
 var errBadTree = errors.New("malformed tree")
 
 func parseEntry(b []byte) (Entry, []byte, error) {

@@ -1,7 +1,8 @@
 package odb
 
 import (
-	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,36 +15,55 @@ import (
 	"github.com/crmirror/crmirror/gitstore/pack"
 )
 
-// Packs are kept in classes of size, each so many times the one below. When a
-// class has fanIn packs they become one, so each byte is copied a few times
-// only, and the number of packs grows with the logarithm of their size.
+// Packs are kept so that each is at least twice as large as all smaller ones
+// together, as "git repack --geometric" does. Once fanIn of them would have to be
+// merged for that, they are: so each byte is copied a few times only, and the
+// number of packs grows with the logarithm of their size.
 const (
-	smallPack   = 256 << 10 // bytes, the upper bound of the lowest class
-	classFactor = 16
-	fanIn       = 16
+	fanIn = 12
+	// mergeBytes bounds what is merged at once: it takes some tenths of a second,
+	// and nothing else is done meanwhile. Larger packs wait for a merge of all.
+	mergeBytes = 32 << 20
 )
 
 // Compact merges packs that this process wrote (or, with OwnAll, any) where
-// too many of about the same size lie. With all, it merges every one of them.
-// Those replaced are deleted one Compact later: a reader may have them open.
+// many small ones lie, a bounded number of bytes at once. With all, it merges
+// every one of them, so that nothing leans on anything outside the pack that
+// comes of it. Those replaced are deleted one merge later: a reader may have
+// them open.
 //
 // Invariant: a pack is deleted only after the pack that holds all its objects
-// is complete on disk. Test: TestCompactKeepsObjects.
-func (db *DB) Compact(all bool) error {
+// is complete on disk. Tests: TestCompactKeepsObjects, TestKilledWhileMerging in gitstore.
+func (db *DB) Compact(all bool) error { return db.compact(context.Background(), all) }
+
+// MergeAll is Compact of all packs; when ctx ends it changes nothing.
+func (db *DB) MergeAll(ctx context.Context) error { return db.compact(ctx, true) }
+
+func (db *DB) compact(ctx context.Context, all bool) error {
 	if db.multiIndexed() {
 		return nil
 	}
-	for {
-		group, err := db.group(all)
-		if err != nil || len(group) < 2 {
-			return err
-		}
-		if err := db.merge(group); err != nil {
-			return fmt.Errorf("merge %d packs: %w", len(group), err)
-		}
-		if all {
-			return nil
-		}
+	group, err := db.group(all)
+	if err != nil || len(group) < 2 {
+		return err
+	}
+	if err := db.merge(ctx, group, all, nil); err != nil {
+		return fmt.Errorf("merge %d packs: %w", len(group), err)
+	}
+	return nil
+}
+
+// Drop says that nothing needs these objects any more, neither here nor as the
+// base of a delta: merges leave them out, unless somebody asks for them before.
+// In a folder that is not ours alone it does nothing.
+func (db *DB) Drop(hashes ...object.Hash) {
+	if !db.ownAll {
+		return
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, h := range hashes {
+		db.dropped[h] = struct{}{}
 	}
 }
 
@@ -64,11 +84,44 @@ func (db *DB) multiIndexed() bool {
 // OwnAll says that every pack in the folder is ours to merge.
 func (db *DB) OwnAll() { db.ownAll = true }
 
-// group finds packs to be merged.
+// group finds packs to be merged: all that are ours, or small ones.
 func (db *DB) group(all bool) ([]*pack.Pack, error) {
+	ours, sizes, err := db.mergeable()
+	if err != nil || all {
+		return ours, err
+	}
+	slices.SortStableFunc(ours, func(a, b *pack.Pack) int { return cmp.Compare(sizes[a], sizes[b]) })
+	before := make([]int64, len(ours)+1) // the sizes of those that are smaller
+	for i, p := range ours {
+		before[i+1] = before[i] + sizes[p]
+	}
+	n := len(ours)
+	for n > 0 && (before[n] > mergeBytes || sizes[ours[n-1]] >= 2*before[n-1]) {
+		n--
+	}
+	if n < fanIn {
+		return nil, nil
+	}
+	return ours[:n], nil
+}
+
+// Mergeable is how many packs a merge of all would make one of.
+func (db *DB) Mergeable() int {
+	if db.Packs() < 2 || db.multiIndexed() {
+		return 0
+	}
+	ours, _, err := db.mergeable()
+	if err != nil {
+		return 0
+	}
+	return len(ours)
+}
+
+// mergeable returns the packs that are ours to merge, with their sizes.
+func (db *DB) mergeable() (ours []*pack.Pack, sizes map[*pack.Pack]int64, err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	classes := map[int][]*pack.Pack{}
+	sizes = map[*pack.Pack]int64{}
 	for _, p := range db.packs {
 		if filepath.Dir(p.Path()) != filepath.Join(db.dirs[0], "pack") || !db.ownAll && !db.wrote[p.Path()] {
 			continue
@@ -81,27 +134,26 @@ func (db *DB) group(all bool) ([]*pack.Pack, error) {
 			continue // somebody repacked
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		class := 0
-		for limit := int64(smallPack); info.Size() > limit && !all; limit *= classFactor {
-			class++
-		}
-		classes[class] = append(classes[class], p)
+		ours = append(ours, p)
+		sizes[p] = info.Size()
 	}
-	for class := 0; class < 16; class++ {
-		if g := classes[class]; len(g) >= fanIn || all && len(g) > 1 {
-			slices.Reverse(g) // the list has the newest first; deltas want history's order
-			return g, nil
-		}
-	}
-	return nil, nil
+	return ours, sizes, nil
 }
 
-// merge writes the objects of several packs as one and retires the packs.
-func (db *DB) merge(group []*pack.Pack) error {
-	m := &merger{db: db, at: map[object.Hash]int64{}, depth: map[object.Hash]int{}}
-	if err := m.plan(group); err != nil {
+// merge writes the objects of several packs as one and retires the packs. With
+// live, it leaves out what is not. Nothing may be written meanwhile.
+func (db *DB) merge(ctx context.Context, group []*pack.Pack, all bool, live *Live) error {
+	m := &merger{db: db, ctx: ctx, packs: group, full: all, thin: db.thin && !all}
+	if err := m.plan(); err != nil {
+		return err
+	}
+	trace := m.pair
+	if live != nil {
+		trace = func() error { return m.mark(*live) }
+	}
+	if err := trace(); err != nil {
 		return err
 	}
 	if err := db.place(m.write); err != nil {
@@ -111,7 +163,7 @@ func (db *DB) merge(group []*pack.Pack) error {
 	defer db.mu.Unlock()
 	err := db.deleteRetired()
 	for _, p := range group {
-		if p.Path() == m.name(db) {
+		if p.Path() == m.name() {
 			continue // the merged pack is one of those that went in
 		}
 		err = errors.Join(err, p.Close())
@@ -119,8 +171,15 @@ func (db *DB) merge(group []*pack.Pack) error {
 		delete(db.wrote, p.Path())
 		db.retired = append(db.retired, p.Path())
 	}
+	for _, h := range m.left {
+		delete(db.dropped, h)
+	}
 	clear(db.bases)
 	db.kept = 0
+	if db.thin {
+		// Nobody else reads here.
+		err = errors.Join(err, db.deleteRetired())
+	}
 	return errors.Join(err, db.noteWrote())
 }
 
@@ -164,8 +223,10 @@ func (db *DB) elsewhere(path string) bool {
 	return true
 }
 
-// Remember keeps, in a file, which packs are ours to merge, so that a process
-// that starts again and again merges what its forerunners wrote.
+// Remember keeps, in a file, which packs are ours to merge and which were merged
+// and wait to be deleted, so that a process that starts again and again merges
+// what its forerunners wrote, and deletes what they merged. Where all packs are
+// ours it keeps the latter only.
 func (db *DB) Remember(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +234,7 @@ func (db *DB) Remember(file string) error {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.list = file
+	db.list, db.listed = file, string(b)
 	for line := range strings.Lines(string(b)) {
 		name, retired := strings.CutPrefix(strings.TrimSpace(line), retiredMark)
 		// A list that was cut short, or touched, is no reason to merge anything else.
@@ -203,174 +264,23 @@ func (db *DB) noteWrote() error {
 		return nil
 	}
 	var lines []string
-	for path := range db.wrote {
-		lines = append(lines, filepath.Base(path)+"\n")
+	if !db.ownAll {
+		for path := range db.wrote {
+			lines = append(lines, filepath.Base(path)+"\n")
+		}
 	}
 	for _, path := range db.retired {
 		lines = append(lines, retiredMark+filepath.Base(path)+"\n")
 	}
 	slices.Sort(lines)
+	text := strings.Join(lines, "")
+	if text == db.listed {
+		return nil
+	}
 	temp := db.list + ".tmp"
-	if err := os.WriteFile(temp, []byte(strings.Join(lines, "")), 0o666); err != nil {
+	if err := os.WriteFile(temp, []byte(text), 0o666); err != nil {
 		return err
 	}
+	db.listed = text
 	return os.Rename(temp, db.list)
-}
-
-// merger copies entries from packs to one pack.
-type merger struct {
-	db    *DB
-	from  []source
-	at    map[object.Hash]int64 // where an object lies in the new pack
-	depth map[object.Hash]int   // of its chain of deltas there
-	sum   object.Hash
-	trees []writtenTree // the large trees written last, newest last
-	in    pack.Inflater
-}
-
-// source is one entry to be copied.
-type source struct {
-	p        *pack.Pack
-	entry    pack.Entry
-	next     int64                 // where the following entry begins
-	byOffset map[int64]object.Hash // of its pack
-}
-
-type writtenTree struct {
-	hash    object.Hash
-	content []byte
-}
-
-func (m *merger) name(db *DB) string {
-	return filepath.Join(db.dirs[0], "pack", "pack-"+m.sum.String()+".pack")
-}
-
-// plan lists the entries to be copied, each object once.
-func (m *merger) plan(group []*pack.Pack) error {
-	seen := map[object.Hash]bool{}
-	for _, p := range group {
-		entries, err := p.Entries()
-		if err != nil {
-			return err
-		}
-		size, err := p.Size()
-		if err != nil {
-			return err
-		}
-		byOffset := make(map[int64]object.Hash, len(entries))
-		for i, e := range entries {
-			byOffset[e.Offset] = e.Hash
-			next := size - int64(len(object.Hash{}))
-			if i+1 < len(entries) {
-				next = entries[i+1].Offset
-			}
-			if !seen[e.Hash] {
-				seen[e.Hash] = true
-				m.from = append(m.from, source{p, e, next, byOffset})
-			}
-		}
-	}
-	return nil
-}
-
-func (m *merger) write(f *os.File) ([]byte, object.Hash, error) {
-	buffered := bufio.NewWriterSize(f, 1<<16)
-	w, err := pack.NewWriter(buffered, len(m.from), m.db.deflater)
-	if err != nil {
-		return nil, m.sum, err
-	}
-	for _, s := range m.from {
-		at := w.Offset()
-		if err := m.copy(w, s); err != nil {
-			return nil, m.sum, err
-		}
-		m.at[s.entry.Hash] = at
-	}
-	if m.sum, err = w.Close(); err != nil {
-		return nil, m.sum, err
-	}
-	return w.Index(), m.sum, buffered.Flush()
-}
-
-// copy writes one entry: deltas and small objects as they are stored, large
-// trees as deltas against the version before.
-func (m *merger) copy(w *pack.Writer, s source) error {
-	h := s.entry.Hash
-	raw, err := s.p.Header(s.entry.Offset)
-	if err != nil {
-		return err
-	}
-	base := raw.BaseRef
-	switch raw.Type {
-	case object.OfsDelta:
-		base = s.byOffset[raw.BaseOfs]
-	case object.RefDelta:
-	case object.Tree:
-		if raw.Size >= largeTree {
-			return m.copyTree(w, s, raw)
-		}
-		fallthrough
-	default:
-		deflated, err := s.p.Deflated(s.entry, raw, s.next)
-		if err != nil {
-			return err
-		}
-		return w.AddCompressed(raw.Type, h, raw.Size, deflated)
-	}
-	at, ok := m.at[base]
-	if !ok {
-		// Its base comes later or lies elsewhere: store it whole.
-		t, content, err := m.db.Read(h)
-		if err != nil {
-			return err
-		}
-		return w.Add(t, h, content)
-	}
-	deflated, err := s.p.Deflated(s.entry, raw, s.next)
-	if err != nil {
-		return err
-	}
-	m.depth[h] = m.depth[base] + 1
-	return w.AddCompressedDelta(h, at, raw.Size, deflated)
-}
-
-const (
-	largeTree = 2 << 10 // bytes
-	treeRing  = 8       // how many large trees are tried as bases
-	maxChain  = 50      // of deltas, as git has it
-)
-
-// copyTree stores a large tree as a delta against one written before, if one
-// is near: a folder's next version differs by few entries.
-func (m *merger) copyTree(w *pack.Writer, s source, raw pack.Raw) error {
-	content, err := s.p.Inflate(raw, &m.in)
-	if err != nil {
-		return err
-	}
-	h := s.entry.Hash
-	if got := object.Sum(object.Tree, content); got != h {
-		return fmt.Errorf("%w: tree %s has hash %s", pack.ErrDamaged, h, got)
-	}
-	var best []byte
-	var base object.Hash
-	for _, t := range slices.Backward(m.trees) {
-		if m.depth[t.hash] >= maxChain {
-			continue
-		}
-		if d, ok := pack.Diff(t.content, content); ok && (best == nil || len(d) < len(best)) {
-			best, base = d, t.hash
-		}
-		if best != nil && len(best) < 256 {
-			break
-		}
-	}
-	m.trees = append(m.trees, writtenTree{h, content})
-	if len(m.trees) > treeRing {
-		m.trees = m.trees[1:]
-	}
-	if best != nil {
-		m.depth[h] = m.depth[base] + 1
-		return w.AddOffsetDelta(h, m.at[base], best)
-	}
-	return w.Add(object.Tree, h, content)
 }

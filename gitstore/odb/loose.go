@@ -29,6 +29,23 @@ func (db *DB) statLoose(h object.Hash) (path string, err error) {
 	return "", ErrMissing
 }
 
+// looseFolders tells by the first byte of a name where loose objects may be: for
+// many objects that is asked once, not for each.
+func (db *DB) looseFolders() (there [256]bool, err error) {
+	for _, dir := range db.dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return there, err
+		}
+		for _, e := range entries {
+			if first, err := strconv.ParseUint(e.Name(), 16, 8); err == nil && len(e.Name()) == 2 {
+				there[first] = true
+			}
+		}
+	}
+	return there, nil
+}
+
 func (db *DB) readLoose(h object.Hash) (t object.Type, content []byte, err error) {
 	path, err := db.statLoose(h)
 	if err != nil {

@@ -39,9 +39,12 @@ type DB struct {
 	kept  int              // bytes in bases
 
 	ownAll  bool
-	wrote   map[string]bool // paths of packs that this process made
-	retired []string        // paths of packs that were merged into another
-	list    string          // the file of Remember
+	thin    bool
+	wrote   map[string]bool          // paths of packs that this process made
+	retired []string                 // paths of packs that were merged into another
+	dropped map[object.Hash]struct{} // what merges leave out
+	list    string                   // the file of Remember
+	listed  string                   // what it says
 }
 
 type baseKey struct {
@@ -57,7 +60,7 @@ type base struct {
 // Open opens the database in an objects folder. Nothing is read but the names
 // of packs.
 func Open(dir string) (*DB, error) {
-	db := &DB{deflater: &pack.Deflater{}, bases: map[baseKey]base{}, wrote: map[string]bool{}}
+	db := &DB{deflater: &pack.Deflater{}, bases: map[baseKey]base{}, wrote: map[string]bool{}, dropped: map[object.Hash]struct{}{}}
 	if err := db.addDir(dir, 0); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/crmirror/crmirror/gitstore/object"
 	"github.com/crmirror/crmirror/gitstore/tree"
@@ -155,6 +156,7 @@ func TestCompactKeepsObjects(t *testing.T) {
 	}
 	var now tree.Tree
 	all := map[object.Hash]bool{}
+	var parents []object.Hash
 	const rounds = 150
 	for i := range rounds {
 		var objects []Object
@@ -168,8 +170,11 @@ func TestCompactKeepsObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range news {
-			objects = append(objects, Object{object.Tree, n.Hash, n.Content})
+			objects = append(objects, Object{Type: object.Tree, Hash: n.Hash, Content: n.Content})
 		}
+		c := object.EncodeCommit(next.Hash(), parents, object.Signature{Name: "Ann", Email: "ann@example.com", When: time.Unix(1_700_000_000, 0)}, fmt.Sprint("round ", i))
+		parents = []object.Hash{object.Sum(object.Commit, c)}
+		objects = append(objects, Object{Type: object.Commit, Hash: parents[0], Content: c})
 		for _, o := range objects {
 			all[o.Hash] = true
 		}

@@ -39,6 +39,7 @@ func (db *DB) packed(h object.Hash) bool {
 			_, err = os.Stat(p.Path())
 		}
 		if ok && err == nil {
+			delete(db.dropped, h) // somebody may rely on it now
 			return true
 		}
 		if db.ownAll || db.rescan() != nil {
@@ -127,7 +128,7 @@ func (db *DB) entry(p *pack.Pack, offset int64, depth int) (object.Type, []byte,
 	case object.OfsDelta:
 		t, from, err = db.entry(p, raw.BaseOfs, depth+1)
 	case object.RefDelta:
-		t, from, err = db.read(raw.BaseRef, depth+1)
+		t, from, err = db.base(p, raw.BaseRef, depth+1)
 	default:
 		if depth > 0 {
 			db.keep(baseKey{p, offset}, base{raw.Type, content})

@@ -15,45 +15,33 @@ import (
 )
 
 // Object is an object to be written.
-type Object struct {
-	Type    object.Type
-	Hash    object.Hash
-	Content []byte
-}
+type Object = pack.Object
 
 // Deflater is what this database compresses with, for whoever writes a pack
 // to somewhere else.
 func (db *DB) Deflater() *pack.Deflater { return db.deflater }
 
 // Write stores objects as one pack, on disk when it returns. Those that are
-// there already, and doubles, are left out.
+// there already, and doubles, are left out. The list is not the caller's any more.
 func (db *DB) Write(objects []Object) error {
 	if !db.ownAll {
 		if err := db.Rescan(); err != nil {
 			return err
 		}
 	}
-	seen := make(map[object.Hash]bool, len(objects))
-	news := slices.DeleteFunc(slices.Clone(objects), func(o Object) bool {
-		if seen[o.Hash] || db.Has(o.Hash) {
-			return true
-		}
-		seen[o.Hash] = true
-		return false
-	})
-	if len(news) == 0 {
-		return nil
+	news, err := db.lacking(objects)
+	if err != nil || len(news) == 0 {
+		return err
 	}
+	db.lean(news)
 	return db.place(func(f *os.File) ([]byte, object.Hash, error) {
 		buffered := bufio.NewWriterSize(f, 1<<16)
 		w, err := pack.NewWriter(buffered, len(news), db.deflater)
 		if err != nil {
 			return nil, object.Hash{}, err
 		}
-		for _, o := range news {
-			if err := w.Add(o.Type, o.Hash, o.Content); err != nil {
-				return nil, object.Hash{}, err
-			}
+		if err := w.AddAll(news); err != nil {
+			return nil, object.Hash{}, err
 		}
 		sum, err := w.Close()
 		if err != nil {
@@ -61,6 +49,31 @@ func (db *DB) Write(objects []Object) error {
 		}
 		return w.Index(), sum, buffered.Flush()
 	})
+}
+
+// lacking leaves of a list, in place, what is not there yet, each once.
+func (db *DB) lacking(objects []Object) ([]Object, error) {
+	loose, err := db.looseFolders()
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[object.Hash]struct{}, len(objects))
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	news := objects[:0]
+	for _, o := range objects {
+		if _, ok := seen[o.Hash]; ok || db.packed(o.Hash) {
+			continue
+		}
+		if loose[o.Hash[0]] {
+			if _, err := db.statLoose(o.Hash); err == nil {
+				continue
+			}
+		}
+		seen[o.Hash] = struct{}{}
+		news = append(news, o)
+	}
+	return news, nil
 }
 
 // Receive stores a pack that arrives as a stream. An empty pack is dropped.
@@ -124,6 +137,7 @@ func (db *DB) place(fill func(*os.File) (index []byte, sum object.Hash, err erro
 		return same
 	})
 	db.packs = slices.Insert(db.packs, 0, pack.Open(name+".pack"))
+	db.retired = slices.DeleteFunc(db.retired, func(path string) bool { return path == name+".pack" }) // it is back
 	db.wrote[name+".pack"] = true
 	return errors.Join(err, db.noteWrote())
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+
+	"github.com/crmirror/crmirror/gitstore/object"
 )
 
 // Entries lists all objects of the pack by offset.
@@ -78,4 +80,14 @@ func (p *Pack) Deflated(e Entry, raw Raw, next int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: checksum of the entry at %d of %s", ErrDamaged, e.Offset, p.path)
 	}
 	return b[raw.data-e.Offset:], nil
+}
+
+// AddCompressedThin appends a delta that was read from another pack, against an
+// object that is not in this one.
+func (p *Writer) AddCompressedThin(h, base object.Hash, size int64, deflated []byte) error {
+	p.buf.Reset()
+	p.buf.Write(appendHeader(p.buf.AvailableBuffer(), object.RefDelta, size))
+	p.buf.Write(base[:])
+	p.buf.Write(deflated)
+	return p.entry(h)
 }

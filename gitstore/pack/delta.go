@@ -106,6 +106,16 @@ func Diff(base, target []byte) (delta []byte, ok bool) {
 
 var errBadDelta = errors.New("malformed delta")
 
+// PatchedSize is how long what a delta leads to is; ok is false for no delta.
+func PatchedSize(delta []byte) (size int64, ok bool) {
+	_, n := binary.Uvarint(delta)
+	if n <= 0 {
+		return 0, false
+	}
+	patched, n := binary.Uvarint(delta[n:])
+	return int64(patched), n > 0 && patched < maxObject
+}
+
 // Patch applies a delta to its base.
 func Patch(base, delta []byte) ([]byte, error) {
 	baseSize, n := binary.Uvarint(delta)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zlib"
 
@@ -137,6 +138,11 @@ func (p *Pack) Inflate(raw Raw, in *Inflater) ([]byte, error) {
 }
 
 func (in *Inflater) inflate(size int64) ([]byte, error) {
+	return in.inflateTo(nil, size)
+}
+
+// inflateTo inflates into buf if that is large enough, else into new memory.
+func (in *Inflater) inflateTo(buf []byte, size int64) ([]byte, error) {
 	var err error
 	if in.z == nil {
 		in.z, err = zlib.NewReader(in.src)
@@ -147,7 +153,7 @@ func (in *Inflater) inflate(size int64) ([]byte, error) {
 		in.z = nil
 		return nil, err
 	}
-	out := make([]byte, size)
+	out := slices.Grow(buf[:0], int(size))[:size]
 	if _, err := io.ReadFull(in.z, out); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/pjbgf/sha1cd"
@@ -25,8 +27,6 @@ func Index(f *os.File) (index []byte, checksum object.Hash, err error) {
 	x := &indexer{
 		src:      &scanner{r: f, buf: make([]byte, 1<<16), pack: sha1cd.New(), crc: crc32.NewIEEE()},
 		sum:      sha1cd.New(),
-		byOffset: map[int64]int32{},
-		byHash:   map[object.Hash]int32{},
 		children: map[int32][]int32{},
 	}
 	if err := x.scan(); err != nil {
@@ -117,14 +117,16 @@ func (s *scanner) next() (Raw, error) {
 // maxHeader is more than an entry's header can have, bytes.
 const maxHeader = 64
 
+// maxKept is the largest buffer that is kept for the next entry, bytes.
+const maxKept = 1 << 20
+
 type indexer struct {
 	src      *scanner
 	sum      hash.Hash
 	in       Inflater
+	buf      []byte // the content inflated last, while scanning
 	entries  []Entry
 	raws     []Raw
-	byOffset map[int64]int32
-	byHash   map[object.Hash]int32
 	children map[int32][]int32 // of an entry: the deltas against it
 	orphans  []int32           // RefDeltas whose base was not seen when they were
 	checksum object.Hash
@@ -161,25 +163,26 @@ func (x *indexer) scanEntry(i int32) error {
 		return err
 	}
 	x.in.src = x.src
-	content, err := x.in.inflate(raw.Size)
+	content, err := x.in.inflateTo(x.buf, raw.Size)
 	if err != nil {
 		return fmt.Errorf("%w: entry at %d: %w", ErrDamaged, offset, err)
 	}
+	if x.buf = content; cap(x.buf) > maxKept {
+		x.buf = nil
+	}
 	x.src.sum()
 	e := Entry{Offset: offset, CRC: x.src.crc.Sum32()}
-	x.byOffset[offset] = i
 	switch raw.Type {
 	case object.OfsDelta:
-		base, ok := x.byOffset[raw.BaseOfs]
+		base, ok := slices.BinarySearchFunc(x.entries, raw.BaseOfs, func(e Entry, at int64) int { return cmp.Compare(e.Offset, at) })
 		if !ok {
 			return fmt.Errorf("%w: entry at %d: no base at %d", ErrDamaged, offset, raw.BaseOfs)
 		}
-		x.children[base] = append(x.children[base], i)
+		x.children[int32(base)] = append(x.children[int32(base)], i)
 	case object.RefDelta:
 		x.orphans = append(x.orphans, i)
 	default:
 		e.Hash = x.hash(raw.Type, content)
-		x.byHash[e.Hash] = i
 	}
 	x.entries = append(x.entries, e)
 	x.raws = append(x.raws, raw)

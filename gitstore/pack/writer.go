@@ -84,24 +84,21 @@ func (p *Writer) write(b []byte) error {
 
 // Add appends a whole object. The caller vouches that h is its hash.
 func (p *Writer) Add(t object.Type, h object.Hash, content []byte) error {
-	p.buf.Reset()
-	p.buf.Write(appendHeader(p.buf.AvailableBuffer(), t, int64(len(content))))
-	if err := p.deflater.deflate(&p.buf, content); err != nil {
-		return err
-	}
-	return p.entry(h)
+	return p.add(Object{Type: t, Hash: h, Content: content})
 }
 
 // AddDelta appends an object as a delta against base, which need not be in
 // the pack: on the wire such a pack is called thin.
 func (p *Writer) AddDelta(h, base object.Hash, delta []byte) error {
+	return p.add(Object{Hash: h, Base: base, Delta: delta})
+}
+
+func (p *Writer) add(o Object) error {
 	p.buf.Reset()
-	p.buf.Write(appendHeader(p.buf.AvailableBuffer(), object.RefDelta, int64(len(delta))))
-	p.buf.Write(base[:])
-	if err := p.deflater.deflate(&p.buf, delta); err != nil {
+	if err := o.appendEntry(&p.buf, p.deflater); err != nil {
 		return err
 	}
-	return p.entry(h)
+	return p.entry(o.Hash)
 }
 
 // AddOffsetDelta appends an object as a delta against one that lies at the

@@ -29,7 +29,7 @@ type httpLink struct {
 	dropped  bool // the last answer is not wanted
 }
 
-func (r *Remote) openHTTP(service string, watch *idle) (link, error) {
+func (r *Remote) openHTTP(service string, watch *idle) (*httpLink, error) {
 	client, err := r.httpClient()
 	if err != nil {
 		return nil, err
@@ -178,6 +178,10 @@ func (l *httpLink) discover(ctx context.Context) (io.Reader, error) {
 }
 
 func (l *httpLink) exchange(ctx context.Context, body func(io.Writer) error) (_ io.Reader, err error) {
+	// The refs were read: their connection serves the request that follows.
+	if err := l.close(); err != nil {
+		return nil, err
+	}
 	request := &spool{dir: l.spoolDir}
 	defer func() { err = errors.Join(err, request.close()) }()
 	if err := body(request); err != nil {

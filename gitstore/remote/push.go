@@ -41,7 +41,9 @@ var ErrNotAtomic = errors.New("the remote does not support atomic pushes")
 // errSilent stands for a push of whose refs the server did not tell what became.
 var errSilent = errors.New("the server does not say whether it moved the ref")
 
-// Push connects and pushes in one session.
+// Push connects and pushes in one session. Over http it asks for the refs first,
+// a request of its own, only once: later pushes rely on the server's comparing of
+// old values, and ask when one of them comes to nothing.
 //
 // Invariant: every command carries the expected old value, and the server
 // refuses one that is stale: nothing of another writer is ever overwritten.
@@ -50,6 +52,9 @@ var errSilent = errors.New("the server does not say whether it moved the ref")
 // Invariant: nil means that the server said "ok" to every command or lists
 // every ref as it is to be. Test: TestPushUnreported.
 func (r *Remote) Push(ctx context.Context, req PushRequest) error {
+	if done, err := r.pushAgain(ctx, req); done {
+		return err
+	}
 	silent, err := r.push(ctx, req)
 	if err != nil || !silent {
 		return err
@@ -74,6 +79,9 @@ func (r *Remote) push(ctx context.Context, req PushRequest) (silent bool, err er
 	}
 	defer s.idle.end()
 	err = s.push(req)
+	if err == nil {
+		r.remember(s)
+	}
 	if errors.Is(err, errSilent) {
 		silent, err = true, nil
 	}

@@ -1,6 +1,6 @@
 // Package remote speaks git's wire protocol with a server: list refs, fetch a
-// pack, push a pack. Between two calls it keeps idle connections
-// and nothing else; credentials are read at each.
+// pack, push a pack. Between two calls it keeps idle connections and what a
+// server that takes pushes said of itself; credentials are read at each.
 package remote
 
 import (
@@ -53,6 +53,7 @@ type Remote struct {
 	mu     sync.Mutex
 	client *http.Client
 	pem    []byte // the CA certificates that client trusts
+	known  *receiver
 }
 
 // Close closes idle connections.

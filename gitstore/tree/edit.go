@@ -31,17 +31,16 @@ type New struct {
 // Apply returns the tree with the edits done, and the tree objects that are
 // new, deepest first. Folders left empty disappear, as git knows none. An edit
 // that says what is there already is no change. A path that needs a folder
-// where a file is, or a file where a folder is, is an error.
+// where a file is, or a file where a folder is, is an error. The edits get sorted.
 func (t Tree) Apply(edits []Edit) (Tree, []New, error) {
-	sorted := slices.Clone(edits)
-	slices.SortStableFunc(sorted, func(a, b Edit) int { return strings.Compare(a.Path, b.Path) })
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i].Path == sorted[i-1].Path {
-			return t, nil, fmt.Errorf("edit %s: it is there twice", sorted[i].Path)
+	slices.SortFunc(edits, func(a, b Edit) int { return strings.Compare(a.Path, b.Path) })
+	for i := 1; i < len(edits); i++ {
+		if edits[i].Path == edits[i-1].Path {
+			return t, nil, fmt.Errorf("edit %s: it is there twice", edits[i].Path)
 		}
 	}
 	var news []New
-	root, err := apply(t.top(), "", sorted, &news)
+	root, err := apply(t.top(), "", edits, &news)
 	if err != nil {
 		return t, nil, err
 	}
@@ -53,18 +52,11 @@ func (t Tree) Apply(edits []Edit) (Tree, []New, error) {
 
 // apply edits one folder; the edits' paths all begin with prefix.
 func apply(old *dir, prefix string, edits []Edit, news *[]New) (*dir, error) {
-	changed := make([]entry, 0, len(edits))
+	changed := make([]entry, 0, names(prefix, edits))
 	for len(edits) > 0 {
-		name, _, below := strings.Cut(edits[0].Path[len(prefix):], "/")
+		name, below, n := first(prefix, edits)
 		if name == "" {
 			return nil, fmt.Errorf("edit %q: not a path", edits[0].Path)
-		}
-		n := 1
-		if below {
-			under := prefix + name + "/"
-			for n < len(edits) && strings.HasPrefix(edits[n].Path, under) {
-				n++
-			}
 		}
 		e, err := edited(old, prefix, name, below, edits[:n], news)
 		if err != nil {
@@ -76,10 +68,40 @@ func apply(old *dir, prefix string, edits []Edit, news *[]New) (*dir, error) {
 	return old.with(changed, news), nil
 }
 
+// first returns the name in the folder prefix that the first edits are about,
+// whether they lie below it, and how many they are.
+func first(prefix string, edits []Edit) (name string, below bool, n int) {
+	name, _, below = strings.Cut(edits[0].Path[len(prefix):], "/")
+	n = 1
+	if below {
+		under := edits[0].Path[:len(prefix)+len(name)+1]
+		for n < len(edits) && strings.HasPrefix(edits[n].Path, under) {
+			n++
+		}
+	}
+	return name, below, n
+}
+
+// names is how many names in the folder prefix the edits are about.
+func names(prefix string, edits []Edit) int {
+	count := 0
+	for len(edits) > 0 {
+		_, _, n := first(prefix, edits)
+		edits = edits[n:]
+		count++
+	}
+	return count
+}
+
 // edited returns a folder's entry after edits to it or below it, with a zero
 // hash when it is gone.
 func edited(old *dir, prefix, name string, below bool, edits []Edit, news *[]New) (entry, error) {
 	was, exists := old.find(name)
+	if exists {
+		name = was.name
+	} else {
+		name = strings.Clone(name) // the path is the caller's, and longer
+	}
 	if !below {
 		e := entry{name: name, hash: edits[0].Blob, mode: filemode.Regular}
 		switch {
@@ -112,6 +134,9 @@ func edited(old *dir, prefix, name string, below bool, edits []Edit, news *[]New
 // One pass over both writes the new content and the delta that leads to it.
 func (d *dir) with(changed []entry, news *[]New) *dir {
 	slices.SortFunc(changed, compare)
+	if len(d.entries) == 0 {
+		return fill(changed, news)
+	}
 	next := &dir{entries: make([]entry, 0, len(d.entries)+len(changed))}
 	content := make([]byte, 0, int(d.size)+64*len(changed))
 	var delta pack.Delta
@@ -168,12 +193,32 @@ func (d *dir) with(changed []entry, news *[]New) *dir {
 	return next
 }
 
+// fill returns a new folder with these entries, whose list it keeps, but those
+// that are to be removed.
+func fill(entries []entry, news *[]New) *dir {
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.hash.IsZero() })
+	if len(entries) == 0 {
+		return empty
+	}
+	next := &dir{entries: entries}
+	for i := range entries {
+		next.size += int64(object.EntryLen(entries[i].name, entries[i].mode))
+	}
+	content := make([]byte, 0, next.size)
+	for i := range entries {
+		content = object.AppendEntry(content, entries[i].name, entries[i].mode, entries[i].hash)
+	}
+	next.hash = object.Sum(object.Tree, content)
+	*news = append(*news, New{Hash: next.hash, Content: content})
+	return next
+}
+
 // made describes the new folder as an object. Its delta is dropped when it
 // saves less than half, or when the old object was not written as we would
 // (size is what we think it has).
 func (d *dir) made(next *dir, content []byte, delta *pack.Delta, size int64) New {
 	n := New{Hash: next.hash, Content: content}
-	if len(d.entries) == 0 || size != d.size {
+	if size != d.size {
 		return n
 	}
 	if b := delta.Bytes(d.size); 2*len(b) < len(content) {

@@ -71,7 +71,7 @@ func loadDir(read func(object.Hash) (object.Type, []byte, error), h object.Hash,
 	if t != object.Tree || depth > maxDepth {
 		return nil, fmt.Errorf("read tree %s: it is a %s, %d folders deep", h, t, depth)
 	}
-	d := &dir{hash: h, size: int64(len(content))}
+	d := &dir{hash: h, size: int64(len(content)), entries: make([]entry, 0, object.CountEntries(content))}
 	for e, err := range object.Entries(content) {
 		if err != nil {
 			return nil, fmt.Errorf("read tree %s: %w", h, err)
@@ -85,7 +85,6 @@ func loadDir(read func(object.Hash) (object.Type, []byte, error), h object.Hash,
 		}
 		d.entries = append(d.entries, sub)
 	}
-	d.entries = slices.Clip(d.entries)
 	return d, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -55,20 +56,12 @@ type found struct {
 // look finds out what a file's content is. When stat says what the index
 // remembers, the file is not read.
 func (u *update) look(name string, entry indexEntry) (found, error) {
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		info, err := u.root.Lstat(dir)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil && strings.Contains(err.Error(), "not a directory"):
-			continue // a parent of it is a file: found below
-		case err != nil:
-			return found{}, err
-		case !info.IsDir():
-			return found{blocked: true}, nil
-		}
+	blocked, err := u.enter(path.Dir(name))
+	if err != nil || blocked || u.folder == nil {
+		return found{blocked: blocked}, err
 	}
-	info, err := u.root.Lstat(name)
+	name = path.Base(name)
+	info, err := u.folder.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found{}, nil
 	}
@@ -80,7 +73,7 @@ func (u *update) look(name string, entry indexEntry) (found, error) {
 	case info.IsDir():
 		return found{blocked: true}, nil
 	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := u.root.Readlink(name)
+		target, err := u.folder.Readlink(name)
 		f.mode, f.hash = filemode.Symlink, object.Sum(object.Blob, []byte(target))
 		return f, err
 	case info.Mode()&0o100 != 0:
@@ -90,7 +83,7 @@ func (u *update) look(name string, entry indexEntry) (found, error) {
 		f.hash = entry.hash
 		return f, nil
 	}
-	content, err := u.root.ReadFile(name)
+	content, err := u.folder.ReadFile(name)
 	f.hash = object.Sum(object.Blob, content)
 	return f, err
 }
@@ -99,36 +92,103 @@ func (u *update) look(name string, entry indexEntry) (found, error) {
 // may not show in its times.
 func racy(info fs.FileInfo) bool { return time.Since(info.ModTime()) < 2*time.Second }
 
+// enter opens a folder, which stays open for the files that follow in it: a path
+// of several names costs the system several times as much. It tells whether
+// something that is no folder is in the way. One that does not exist is nil.
+func (u *update) enter(dir string) (blocked bool, err error) {
+	if u.folder != nil && u.inside == dir {
+		return false, nil
+	}
+	if err := u.leave(); err != nil {
+		return false, err
+	}
+	for above := dir; above != "."; above = path.Dir(above) {
+		info, err := u.root.Lstat(above)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil && strings.Contains(err.Error(), "not a directory"):
+			continue // a parent of it is a file: found below
+		case err != nil:
+			return false, err
+		case !info.IsDir():
+			return true, nil
+		}
+	}
+	folder, err := u.root.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		u.folder, u.inside = folder, dir
+	}
+	return false, err
+}
+
+// leave closes the folder that is open.
+func (u *update) leave() error {
+	if u.folder == nil {
+		return nil
+	}
+	err := u.folder.Close()
+	u.folder = nil
+	return err
+}
+
 // write replaces a file atomically and returns its stat.
 func (u *update) write(name string, content []byte, mode filemode.FileMode) (stat [statLen]byte, err error) {
-	if dir := path.Dir(name); dir != "." {
-		if err := u.root.MkdirAll(dir, 0o777); err != nil {
+	if _, err := u.enter(path.Dir(name)); err != nil {
+		return stat, err
+	}
+	if u.folder == nil {
+		if err := u.root.MkdirAll(path.Dir(name), 0o777); err != nil {
+			return stat, err
+		}
+		if _, err := u.enter(path.Dir(name)); err != nil {
 			return stat, err
 		}
 	}
-	temp := path.Join(path.Dir(name), tempName)
-	if err := u.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return stat, err
+	if u.folder == nil {
+		return stat, &fs.PathError{Op: "open", Path: path.Dir(name), Err: fs.ErrNotExist} // it is gone already
 	}
-	switch mode {
-	case filemode.Symlink:
-		err = u.root.Symlink(string(content), temp)
-	case filemode.Executable:
-		err = u.root.WriteFile(temp, content, 0o777)
-	default:
-		err = u.root.WriteFile(temp, content, 0o666)
+	name = path.Base(name)
+	err = u.writeTemp(content, mode)
+	if errors.Is(err, fs.ErrExist) {
+		if err = u.folder.Remove(tempName); err == nil {
+			err = u.writeTemp(content, mode)
+		}
+	}
+	if err == nil {
+		err = u.folder.Rename(tempName, name)
 	}
 	if err != nil {
-		return stat, errors.Join(err, u.root.Remove(temp))
+		if rm := u.folder.Remove(tempName); !errors.Is(rm, fs.ErrNotExist) {
+			err = errors.Join(err, rm)
+		}
+		return stat, err
 	}
-	if err := u.root.Rename(temp, name); err != nil {
-		return stat, errors.Join(err, u.root.Remove(temp))
-	}
-	info, err := u.root.Lstat(name)
+	info, err := u.folder.Lstat(name)
 	if err != nil {
 		return stat, err
 	}
 	return statBytes(info), nil
+}
+
+// writeTemp writes a file beside the one that it is to replace.
+func (u *update) writeTemp(content []byte, mode filemode.FileMode) error {
+	perm := fs.FileMode(0o666)
+	switch mode {
+	case filemode.Symlink:
+		return u.folder.Symlink(string(content), tempName)
+	case filemode.Executable:
+		perm = 0o777
+	}
+	f, err := u.folder.OpenFile(tempName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
 }
 
 // tempName is a file being written; a killed process may leave one, and the
@@ -138,6 +198,9 @@ const tempName = ".crmirror-tmp"
 // remove deletes a file and the folders that it leaves empty.
 func (u *update) remove(name string) error {
 	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := u.leave(); err != nil {
 		return err
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -150,6 +213,9 @@ func (u *update) remove(name string) error {
 
 // unblock makes room for a file in a worktree of ours.
 func (u *update) unblock(name string) error {
+	if err := u.leave(); err != nil {
+		return err
+	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if info, err := u.root.Lstat(dir); err == nil && !info.IsDir() {
 			return u.root.Remove(dir)

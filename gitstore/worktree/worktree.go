@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -54,11 +55,12 @@ func (w *Worktree) Busy() string {
 type update struct {
 	w     *Worktree
 	root  *os.Root
-	idx   *index
+	slots []slot // of the changes' paths, in the index
 	read  Reader
-	puts  map[string]indexEntry
-	drops map[string]bool
 	left  []Left
+
+	folder *os.Root // of the file looked at last; nil when none is open
+	inside string   // its path
 }
 
 // Update applies changes to the files and the index.
@@ -85,7 +87,12 @@ func (w *Worktree) Update(ctx context.Context, changes []tree.Change, read Reade
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	u := &update{w: w, root: root, idx: idx, read: read, puts: map[string]indexEntry{}, drops: map[string]bool{}}
+	paths := make([]string, len(changes))
+	for i, c := range changes {
+		paths[i] = c.Path
+	}
+	u := &update{w: w, root: root, slots: idx.slots(paths), read: read}
+	defer func() { err = errors.Join(err, u.leave()) }()
 	// Removals first: a file may stand where a folder is to come.
 	for _, removals := range [2]bool{true, false} {
 		for _, c := range changes {
@@ -100,10 +107,10 @@ func (w *Worktree) Update(ctx context.Context, changes []tree.Change, read Reade
 			}
 		}
 	}
-	if len(u.puts)+len(u.drops) == 0 {
+	if !slices.ContainsFunc(u.slots, func(s slot) bool { return s.put || s.drop }) {
 		return u.left, nil
 	}
-	if _, err := lock.Write(idx.merge(u.puts, u.drops).encode()); err != nil {
+	if err := idx.write(lock, u.slots); err != nil {
 		return nil, fmt.Errorf("update index: %w", err)
 	}
 	return u.left, lock.Commit()
@@ -118,7 +125,7 @@ func (w *Worktree) readIndex() (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	idx, err := decodeIndex(b)
+	idx, err := parseIndex(b)
 	if err != nil && w.Ours {
 		return &index{}, nil // it is rebuilt from the changes
 	}
@@ -134,11 +141,15 @@ func (w *Worktree) Tracked() (map[string]object.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := make(map[string]object.Hash, len(idx.entries))
-	for _, e := range idx.entries {
-		files[e.path] = e.hash
-	}
-	return files, nil
+	files := make(map[string]object.Hash, idx.count)
+	err = idx.each(func(path []byte, from, _ int) { files[string(path)] = idx.entry(from).hash })
+	return files, err
+}
+
+// Check returns why the index could not be brought in line, nil if it can.
+func (w *Worktree) Check() error {
+	_, err := w.readIndex()
+	return err
 }
 
 // change brings one file and its index entry in line; each is judged by its
@@ -147,11 +158,8 @@ func (u *update) change(ctx context.Context, c tree.Change) error {
 	if c.NewMode == filemode.Submodule || c.OldMode == filemode.Submodule {
 		return nil // the folder of a submodule is not ours to fill
 	}
-	i, staged := u.idx.find(c.Path)
-	var entry indexEntry
-	if staged {
-		entry = u.idx.entries[i]
-	}
+	at := findSlot(u.slots, c.Path)
+	staged, entry := at.staged, at.entry
 	stageOK := u.w.Ours || entry.hash == c.Old || entry.hash == c.New
 	if staged && entry.ext&extSkip != 0 {
 		entry.stat = [statLen]byte{} // a sparse checkout does without the file
@@ -176,12 +184,10 @@ func (u *update) change(ctx context.Context, c tree.Change) error {
 	}
 	switch {
 	case c.New.IsZero():
-		if staged {
-			u.drops[c.Path] = true
-		}
+		at.drop = staged
 	default:
-		entry.path, entry.hash, entry.mode = c.Path, c.New, c.NewMode
-		u.puts[c.Path] = entry
+		entry.hash, entry.mode = c.New, c.NewMode
+		at.entry, at.put = entry, true
 	}
 	return nil
 }

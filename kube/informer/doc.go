@@ -15,7 +15,7 @@
 //   - The Reflector calls Replace only with a complete listing. That is the proof
 //     without which an absent object is not a deleted one.
 //   - An object is judged and encoded the moment it is decoded, also during the
-//     initial stream. What stays is its name: about two hundred bytes, no
+//     initial stream. What stays is its name: about 120 bytes, no
 //     managedFields, no content.
 //
 // Servers that offer it stream the initial listing (WatchList); from others it is

@@ -19,13 +19,17 @@ import (
 	"github.com/crmirror/crmirror/kube"
 )
 
-// entry is all that is kept of an object. It passes for a Kubernetes object with
-// nothing but a name, which is what the Reflector wants to see.
+// entry is what a listing carries of an object until it is complete. It passes for
+// a Kubernetes object with nothing but a name, which is what the Reflector wants to
+// see.
 type entry struct {
 	namespace, name string
 	selected        bool
-	listing         uint32 // the last complete listing that had it
 	size            uint32 // of the content, in bytes
+}
+
+func (e *entry) id() types.NamespacedName {
+	return types.NamespacedName{Namespace: e.namespace, Name: e.name}
 }
 
 // GetObjectMeta makes an entry readable by the Reflector's own store.
@@ -42,53 +46,51 @@ func (e *entry) DeepCopyObject() runtime.Object {
 	return &copied
 }
 
-// known is the set of selected objects of one scope. It outlives the informers
-// that fill it: after a change of version, the next listing is compared with it.
+// known is the set of selected objects of one scope, all that is kept of them. It
+// outlives the informers that fill it: after a change of version, the next listing
+// is compared with it.
 type known struct {
 	mu      sync.RWMutex
-	entries map[types.NamespacedName]*entry
+	objects map[types.NamespacedName]uint32 // the last complete listing that had it; 0 for none
 	listing uint32
 }
 
 func newKnown() *known {
-	return &known{entries: map[types.NamespacedName]*entry{}}
+	return &known{objects: map[types.NamespacedName]uint32{}}
 }
 
 func (k *known) has(key kube.Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	_, ok := k.entries[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}]
+	_, ok := k.objects[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}]
 	return ok
 }
 
 func (k *known) count() int {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return len(k.entries)
+	return len(k.objects)
 }
 
-func (k *known) put(e *entry) {
+func (k *known) put(id types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.entries[types.NamespacedName{Namespace: e.namespace, Name: e.name}] = e
+	k.objects[id] = 0
 }
 
-// remove forgets an object and says whether it was known.
-func (k *known) remove(namespace, name string) bool {
+// remove forgets an object.
+func (k *known) remove(id types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	id := types.NamespacedName{Namespace: namespace, Name: name}
-	_, ok := k.entries[id]
-	delete(k.entries, id)
-	return ok
+	delete(k.objects, id)
 }
 
 // keep marks an object as present in the current listing.
 func (k *known) keep(id types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e, ok := k.entries[id]; ok {
-		e.listing = k.listing
+	if _, ok := k.objects[id]; ok {
+		k.objects[id] = k.listing
 	}
 }
 
@@ -100,13 +102,12 @@ func (k *known) replace(items []any) []types.NamespacedName {
 	k.listing++
 	for _, item := range items {
 		if e, ok := item.(*entry); ok && e.selected {
-			e.listing = k.listing
-			k.entries[types.NamespacedName{Namespace: e.namespace, Name: e.name}] = e
+			k.objects[e.id()] = k.listing
 		}
 	}
 	var missing []types.NamespacedName
-	for id, e := range k.entries {
-		if e.listing != k.listing {
+	for id, listing := range k.objects {
+		if listing != k.listing {
 			missing = append(missing, id)
 		}
 	}
@@ -207,10 +208,10 @@ func (f *feed) absent(id types.NamespacedName) error {
 		}
 		absence = found
 	}
-	i.known.remove(id.Namespace, id.Name)
+	i.known.remove(id)
 	i.tell(f.ctx, func(ctx context.Context) { i.sink.Absent(ctx, i.key(id.Namespace, id.Name), absence) })
 	if f.ctx.Err() != nil { // perhaps not heard: the next informer tells it again
-		i.known.put(&entry{namespace: id.Namespace, name: id.Name, selected: true})
+		i.known.put(id)
 	}
 	return nil
 }
@@ -235,12 +236,12 @@ func (f *feed) read(obj any) *entry {
 	key := i.key(e.namespace, e.name)
 	shape, ok := i.governs(live)
 	if !ok {
-		i.known.remove(e.namespace, e.name)
+		i.known.remove(e.id())
 		i.tell(f.ctx, func(ctx context.Context) { i.sink.Absent(ctx, key, Unselected) })
 		return e
 	}
 	e.selected = true
-	i.known.put(e)
+	i.known.put(e.id())
 	state, err := encode(key, live, shape)
 	if err != nil {
 		i.tell(f.ctx, func(ctx context.Context) { i.sink.Refused(ctx, key, err) })

@@ -107,7 +107,7 @@ func New(options Options) (*Fleet, error) {
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
 	config.Timeout = 0
 	config.WarningHandler = rest.NoWarnings{}
-	client, err := dynamic.NewForConfig(config)
+	client, err := connect(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to cluster: %w", err)
 	}

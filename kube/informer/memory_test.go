@@ -31,7 +31,7 @@ func (c *counting) Absent(_ context.Context, _ kube.Key, a Absence) {
 }
 
 // fed returns an informer's feed for a test without a server.
-func fed(t *testing.T, sink Sink) *feed {
+func fed(t testing.TB, sink Sink) *feed {
 	t.Helper()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -65,7 +65,7 @@ func widget(n int) *unstructured.Unstructured {
 
 // TestMemoryPerObject streams a large listing and weighs what stays of it.
 func TestMemoryPerObject(t *testing.T) {
-	const objects, limit = 20_000, 600
+	const objects, limit = 20_000, 180
 	sink := &counting{}
 	f := fed(t, sink)
 	before := heap()

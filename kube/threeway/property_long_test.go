@@ -5,4 +5,4 @@ package threeway
 import "testing"
 
 // TestPropertiesLong is TestProperties with many more rounds.
-func TestPropertiesLong(t *testing.T) { checkProperties(t, 15000) }
+func TestPropertiesLong(t *testing.T) { checkProperties(t, 5000) }

@@ -92,7 +92,7 @@ func (r *random) withItem(items []any, l *schema.List, depth int) []any {
 	if m, ok := item.(map[string]any); ok {
 		element, _ := r.types.schema.Resolve(l.ElementType)
 		for _, key := range l.Keys {
-			f, _ := element.Map.FindField(key)
+			f, _ := element.FindField(key)
 			if _, ok := m[key]; !ok && (f.Default == nil || r.one(2)) {
 				m[key] = r.value(f.Type, depth+1)
 			}

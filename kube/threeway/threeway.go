@@ -52,8 +52,8 @@ type Input struct {
 	Type typed.ParseableType
 
 	// Shaped holds the concrete paths that the rules drop or redact, of this object
-	// on any of the three sides; nil is none. Items of associative lists stand there by
-	// their keys. (By index, the whole list counts as shaped.)
+	// on any of the three sides, as Places makes them; nil is none. Items of associative lists
+	// stand there by their keys. (By index, the list is taken as a whole.)
 	Shaped *fieldpath.Set
 
 	// Judge, if any, may object to a move that only one side made: the reason it returns
@@ -96,9 +96,9 @@ type Decision struct {
 	// File is what git is to hold: the cluster's content, but git's value wherever a
 	// conflict or a finding stands or the change goes to the cluster.
 	File map[string]any
-	// Base is base once the change has reached the cluster; Kept is base while it
-	// has not: there, what is agreed and what the cluster moved has advanced. When a
-	// Delete or Create did not happen, Kept is base as well.
+	// Base is base once the change has reached the cluster: decide again with it over what the
+	// server made of the change, and its defaults are the cluster's move. Kept is base while the
+	// change has not reached it: what is agreed and what the cluster moved has advanced.
 	Base, Kept map[string]any
 	// Unknown names what base has no value for, in both cases.
 	Unknown Unknown
@@ -106,7 +106,8 @@ type Decision struct {
 	// Set holds the fields to be set in the cluster, to the values in Cluster:
 	// leaves, and empty maps and lists. Where a field lies in an item of an associative
 	// list, that item's keys are in it too, so that the value that ExtractItems(Set) gives,
-	// of Cluster as a typed value, can be sent. An owner reference stands as
+	// of Cluster as a typed value, can be sent; but for a null in the place of a map or list,
+	// which a payload cannot say. An owner reference stands as
 	// .metadata.ownerReferences[apiVersion,kind,name].
 	Set *fieldpath.Set
 	// Remove holds the fields to be removed from the cluster, each with what is below it.

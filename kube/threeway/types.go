@@ -215,7 +215,7 @@ func (t types) keyDefault(l *schema.List, name string) (any, bool) {
 	if !ok || atom.Map == nil {
 		return nil, false
 	}
-	f, ok := atom.Map.FindField(name)
+	f, ok := atom.FindField(name)
 	return f.Default, ok && f.Default != nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/crmirror/crmirror/gitstore/gittest"
+	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
 // Row is one line of the table. Where nothing is compared, Reference is the bound
@@ -37,6 +38,8 @@ type bench struct {
 	dir   string
 	rows  []Row
 
+	shared   *kubetest.Cluster // see cluster
+	origins  *origins          // see remotes
 	cleanups []func() error
 	made     int
 }

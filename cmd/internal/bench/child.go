@@ -18,7 +18,14 @@ const childFlag = "-child"
 // children are what a child can do, by name. Each gets its arguments and returns
 // what it measured, to be printed as JSON.
 func children() map[string]func(context.Context, []string) (map[string]float64, error) {
-	return map[string]func(context.Context, []string) (map[string]float64, error){}
+	return map[string]func(context.Context, []string) (map[string]float64, error){
+		"first-commit": firstCommitChild,
+		"list":         listChild,
+		"push-cpu":     pushCPUChild,
+		"informer":     informerChild,
+		"start":        startChild,
+		"growth":       growthChild,
+	}
 }
 
 func runChild(ctx context.Context, name string, args []string) error {

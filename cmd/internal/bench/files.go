@@ -36,10 +36,13 @@ func fileContent(i, revision int) []byte {
 func files(n, folders int) []file {
 	list := make([]file, n)
 	for i := range list {
-		list[i] = file{fmt.Sprintf("folder-%04d/file-%06d.yaml", i%folders, i), fileContent(i, 0)}
+		list[i] = file{filePath(i, folders), fileContent(i, 0)}
 	}
 	return list
 }
+
+// filePath is where the i-th file lies among so many folders.
+func filePath(i, folders int) string { return fmt.Sprintf("folder-%04d/file-%06d.yaml", i%folders, i) }
 
 // fastImport writes the stream of one commit on main that has these files, on
 // top of parent ("" for none), for "git fast-import". Everything goes into one

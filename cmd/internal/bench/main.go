@@ -35,7 +35,20 @@ type scenario struct {
 
 // scenarios are all that is measured, in the order of the table.
 func scenarios() []scenario {
-	return []scenario{}
+	return []scenario{
+		{"first-commit", firstCommit},
+		{"one-object", oneObject},
+		{"flat-folder", flatFolder},
+		{"batch-1000", batchCommit},
+		{"backup", backup},
+		{"latency", latency},
+		{"sustained", sustained},
+		{"memory", agentMemory},
+		{"push", measurePush},
+		{"push-history", measurePushHistory},
+		{"start", measureStart},
+		{"growth", growth},
+	}
 }
 
 func run(ctx context.Context, args []string) error {

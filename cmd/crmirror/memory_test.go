@@ -1,0 +1,37 @@
+package main
+
+import "testing"
+
+// TestBurst covers when memory is given back: once after each burst, not in one.
+func TestBurst(t *testing.T) {
+	const mb = 1 << 20
+	var b burst
+	total := uint64(0)
+	for i, step := range []struct {
+		allocated uint64
+		want      bool
+	}{
+		{10 * mb, false},  // a start, then rest: too little to matter
+		{1 * mb, false},   //
+		{100 * mb, false}, // the first sync
+		{90 * mb, false},  //
+		{2 * mb, true},    // it is over
+		{2 * mb, false},   // nothing new to give back
+		{30 * mb, false},  // a load that goes on
+		{30 * mb, false},  //
+		{30 * mb, false},  //
+		{8 * mb, true},    //
+		{7 * mb, false},   // a trickle adds up, slowly
+		{57 * mb, false},  //
+		{0, true},         //
+		{0, false},        //
+	} {
+		total += step.allocated
+		if got := b.over(total); got != step.want {
+			t.Errorf("step %d, %d MB more: over is %t, want %t", i, step.allocated/mb, got, step.want)
+		}
+	}
+	if first := allocated(); first == 0 || allocated() < first {
+		t.Error("what was allocated is not counted")
+	}
+}

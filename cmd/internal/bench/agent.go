@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/crmirror/crmirror/gitstore/gittest"
+)
+
+// What an agent may hold: megabytes of its own, bytes for each object, megabytes
+// above that at its highest.
+const (
+	baseMemory   = 60.0
+	objectMemory = 600.0
+	peakMemory   = 120.0
+)
+
+// agentMemory measures the resident memory of "crmirror run" after its first sync,
+// and at its highest, which includes that sync.
+func agentMemory(ctx context.Context, b *bench) error {
+	for _, load := range []struct{ n, size int }{
+		{b.size(20000, 2000), 2000}, {b.size(20000, 2000), 20000}, {b.size(100000, 10000), 2000},
+	} {
+		server := newSynthetic(load.n, load.size)
+		err := b.memoryOf(ctx, server, false)
+		if err == nil {
+			err = b.memoryOf(ctx, server, true)
+		}
+		server.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) memoryOf(ctx context.Context, server *synthetic, worktree bool) error {
+	var steady, peak []float64
+	for range b.size(b.runs, 1) {
+		s, p, err := b.residentOf(ctx, server, worktree)
+		if err != nil {
+			return err
+		}
+		steady, peak = append(steady, s), append(peak, p)
+	}
+	where := "worktree off"
+	if worktree {
+		where = "worktree on"
+	}
+	what := fmt.Sprintf("of the agent, %d objects of %d KB, %s", server.n, server.size/1000, where)
+	bound := baseMemory + float64(server.n)*objectMemory/1e6
+	b.report("resident memory "+what+", steady", "MB", bound, steady...)
+	b.report("resident memory "+what+", highest", "MB", bound+peakMemory, peak...)
+	return nil
+}
+
+// residentOf runs an agent until it has been idle for a while after its first
+// sync.
+func (b *bench) residentOf(ctx context.Context, server *synthetic, worktree bool) (steady, peak float64, err error) {
+	dir, err := b.folder("memory")
+	if err != nil {
+		return 0, 0, err
+	}
+	remote, kubeconfig := filepath.Join(dir, "remote.git"), filepath.Join(dir, "kubeconfig")
+	if err := errors.Join(gittest.InitBare(ctx, remote, "main"), server.kubeconfig(kubeconfig)); err != nil {
+		return 0, 0, err
+	}
+	git, err := gittest.NewHTTP(dir, "")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer git.Close()
+	a, err := b.agent(ctx, agentOptions{
+		kubeconfig: kubeconfig, remote: git.URL("remote.git"), worktree: worktree, quiet: time.Second, max: time.Second,
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, a.stop()) }()
+	if err := a.synced(ctx); err != nil {
+		return 0, 0, err
+	}
+	if err := pause(ctx, time.Duration(b.size(60, 3))*time.Second); err != nil {
+		return 0, 0, err
+	}
+	return memory(a.cmd.Process.Pid)
+}
+
+// pause waits for so long.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
