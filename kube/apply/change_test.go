@@ -153,7 +153,7 @@ func owned(t *testing.T, obj *unstructured.Unstructured, manager, operation stri
 			continue
 		}
 		set := &fieldpath.Set{}
-		if err := set.FromJSON(strings.NewReader(string(e.FieldsV1.Raw))); err != nil {
+		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 			t.Fatal(err)
 		}
 		for p := range set.Leaves().All() {
@@ -171,13 +171,13 @@ func expectOwned(t *testing.T, obj *unstructured.Unstructured, manager, operatio
 	}
 }
 
-func rejected(t *testing.T, err error, verdict apply.Verdict) *apply.Rejected {
+func rejected(t *testing.T, err error, verdict apply.Verdict) apply.Rejected {
 	t.Helper()
 	var r *apply.Rejected
 	if !errors.As(err, &r) || r.Verdict != verdict {
 		t.Fatalf("got %v, want a rejection as %q", err, verdict)
 	}
-	return r
+	return *r
 }
 
 func with(obj *unstructured.Unstructured, edit func(*unstructured.Unstructured)) *unstructured.Unstructured {

@@ -114,16 +114,7 @@ func (w *widgets) create(manager, name, spec string) *unstructured.Unstructured 
 	return obj
 }
 
-// apply applies a widget server-side as that manager, and takes what it wants.
-func (w *widgets) apply(manager, name, spec string) *unstructured.Unstructured {
-	w.t.Helper()
-	obj, err := w.tryApply(manager, name, spec, true)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return obj
-}
-
+// tryApply applies a widget server-side as that manager.
 func (w *widgets) tryApply(manager, name, spec string, force bool) (*unstructured.Unstructured, error) {
 	return w.in("v1").Apply(w.t.Context(), name, w.object(name, spec), metav1.ApplyOptions{FieldManager: manager, Force: force})
 }

@@ -27,7 +27,7 @@ func hide(shaped *fieldpath.Set, objects ...map[string]any) hidden {
 	var h hidden
 	for _, obj := range objects {
 		if shaped != nil {
-			for path := range shaped.All() {
+			for _, path := range each(shaped) {
 				if v, ok := lookup(obj, path); ok {
 					h.add(v)
 				}

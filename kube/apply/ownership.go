@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -42,11 +40,7 @@ func ReadOwnership(live *unstructured.Unstructured) (Ownership, error) {
 	for _, managed := range live.GetManagedFields() {
 		fields := &fieldpath.Set{}
 		if managed.FieldsV1 != nil {
-			content, err := json.Marshal(managed.FieldsV1)
-			if err == nil {
-				err = fields.FromJSON(bytes.NewReader(content))
-			}
-			if err != nil {
+			if err := fields.FromJSON(managed.FieldsV1.GetRawReader()); err != nil {
 				return Ownership{}, fmt.Errorf("read managedFields of %s %s: %w", live.GetKind(), live.GetName(), err)
 			}
 		}
@@ -134,6 +128,14 @@ func (e entry) ours() bool {
 
 func (e entry) applied() bool {
 	return e.ours() && e.owner.Operation == string(metav1.ManagedFieldsOperationApply)
+}
+
+// each returns the paths of a set. Set.All can neither be left early (it panics) nor its paths be kept
+// (they share memory).
+func each(set *fieldpath.Set) []fieldpath.Path {
+	var paths []fieldpath.Path
+	set.Iterate(func(path fieldpath.Path) { paths = append(paths, path.Copy()) })
+	return paths
 }
 
 // below returns the part of a set below a path.

@@ -90,7 +90,7 @@ func TestOwners(t *testing.T) {
 func entry(manager, operation, subresource string, at metav1.Time, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), Subresource: subresource, Time: &at,
-		APIVersion: "x.dev/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		APIVersion: "x.dev/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 	}
 }
 

@@ -51,7 +51,7 @@ func (o Ownership) keeps(all *fieldpath.Set, version string) bool {
 	if at := o.appliedAt(); at == "" || at == version {
 		return o.Applied().WithPrefix(fieldpath.FieldNameElement("status")).Empty()
 	}
-	for path := range o.Applied().Leaves().All() {
+	for _, path := range each(o.Applied().Leaves()) {
 		if _, ok := covering(all, path); !ok || notOurs(path) {
 			return false
 		}
@@ -62,7 +62,7 @@ func (o Ownership) keeps(all *fieldpath.Set, version string) bool {
 // body builds a payload of the given fields of an object, all of whose fields are known.
 func (o Ownership) body(target map[string]any, all, fields *fieldpath.Set) map[string]any {
 	take, bare := fieldpath.NewSet(), fieldpath.NewSet()
-	for path := range fields.Leaves().All() {
+	for _, path := range each(fields.Leaves()) {
 		at, ok := covering(all, path)
 		switch inside := below(all, at); {
 		case !ok || notOurs(path):
@@ -70,7 +70,7 @@ func (o Ownership) body(target map[string]any, all, fields *fieldpath.Set) map[s
 			take.Insert(at)
 		case o.onePiece(at):
 			// It was owned whole, and the type has come to know its parts since.
-			for part := range inside.Leaves().All() {
+			for _, part := range each(inside.Leaves()) {
 				take.Insert(append(at[:len(at):len(at)], part...))
 			}
 		default:
@@ -81,7 +81,7 @@ func (o Ownership) body(target map[string]any, all, fields *fieldpath.Set) map[s
 	if err != nil {
 		body = identity(target) // never, as target has all of them; the merge would tell
 	}
-	for path := range bare.All() {
+	for _, path := range each(bare) {
 		body = present(body, target, path)
 	}
 	return body.(map[string]any)

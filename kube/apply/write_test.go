@@ -1,6 +1,8 @@
 package apply_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,10 +106,10 @@ func TestWriteShapes(t *testing.T) {
 			at := *w
 			at.t = t
 			name := "a"
-			live := at.create("other", name, test.from)
+			at.create("other", name, test.from)
 			defer at.delete(name)
 			// What others have there stays, in its place.
-			live = at.patch("third", name, "{spec: {color: theirs}, metadata: {labels: {theirs: x}}}")
+			live := at.patch("third", name, "{spec: {color: theirs}, metadata: {labels: {theirs: x}}}")
 			to := at.object(name, test.to)
 			spec := to.Object["spec"].(map[string]any)
 			spec["color"], spec["replicas"], spec["mode"] = "theirs", int64(1), "auto"
@@ -139,14 +141,28 @@ func list(v any) []any {
 	return l
 }
 
+// TestNotHeld sets a field for which the wanted content has no value.
+func TestNotHeld(t *testing.T) {
+	w := install(t, "notheld")
+	live := w.create("other", "a", "{size: 1}")
+	for _, where := range []string{"spec.color", "spec.extra.a.b", "spec.ports[port=1,protocol=TCP].note"} {
+		c := apply.Change{Key: w.key("a"), Resource: w.resource("v1"), Live: live, Want: live.Object, Set: paths(t, "spec.size", where)}
+		if _, err := w.writer().Write(t.Context(), c); err == nil {
+			t.Errorf("%s is written", where)
+		}
+	}
+}
+
 func TestRemovedDefaultReturns(t *testing.T) {
 	w := install(t, "returns")
-	live := w.create("other", "a", "{size: 1, replicas: 5}")
-	c := w.become(live, "{size: 2, mode: auto}")
-	result := w.write(c)
+	live := w.create("other", "a", "{size: 1, replicas: 5, mode: manual, legacy: x}")
+	result := w.write(w.become(live, "{size: 2}"))
 	w.expect("a", "{size: 2, replicas: 1, mode: auto}")
-	if len(result.Returned) != 1 || result.Returned[0].String() != ".spec.replicas" {
-		t.Errorf("returned: %v", result.Returned)
+	if got := fmt.Sprint(result.Returned); got != "[.spec.mode .spec.replicas]" {
+		t.Errorf("returned: %s", got)
+	}
+	if len(result.Displaced) != 4 {
+		t.Errorf("displaced: %v", result.Displaced)
 	}
 }
 
@@ -176,13 +192,13 @@ func TestWriteMetadata(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for _, forbidden := range []string{
-		"status.ready", "metadata.uid", "metadata.managedFields", "metadata.name", "metadata", "apiVersion", "kind",
+		"status.ready spec.color", "metadata.uid spec.size", "metadata.managedFields", "metadata.name", "metadata", "apiVersion", "kind",
 	} {
-		c := apply.Change{Key: w.key("a"), Resource: w.resource("v1"), Live: got, Want: got.Object, Set: paths(t, forbidden)}
+		c := apply.Change{Key: w.key("a"), Resource: w.resource("v1"), Live: got, Want: got.Object, Set: paths(t, strings.Fields(forbidden)...)}
 		if _, err := w.writer().Write(t.Context(), c); err == nil {
 			t.Errorf("%s is written", forbidden)
 		}
-		c.Set, c.Remove = nil, paths(t, forbidden)
+		c.Set, c.Remove = nil, paths(t, strings.Fields(forbidden)...)
 		if _, err := w.writer().Write(t.Context(), c); err == nil {
 			t.Errorf("%s is removed", forbidden)
 		}

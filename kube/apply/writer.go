@@ -169,7 +169,7 @@ func (c *Change) check() error {
 		return &Rejected{Verdict: Terminating, Message: "the object is being deleted", Retry: true}
 	}
 	c.Set, c.Remove = orNone(c.Set), orNone(c.Remove)
-	for path := range c.Set.Union(c.Remove).All() {
+	for _, path := range each(c.Set.Union(c.Remove)) {
 		if notOurs(path) {
 			return fmt.Errorf("%s is written by the server only", path)
 		}
@@ -253,14 +253,14 @@ func (c *Change) result(method Method, target map[string]any, after *unstructure
 	if err != nil {
 		own = Ownership{} // who lost what cannot be told; the write landed all the same
 	}
-	for path := range c.Set.Leaves().All() {
+	for _, path := range each(c.Set.Leaves()) {
 		got, _ := lookup(after.Object, path)
 		if wanted, ok := lookup(target, path); ok && !same(got, wanted) {
 			r.Altered = append(r.Altered, path)
 		}
 		r.displaced(path, own, now)
 	}
-	for path := range c.Remove.All() {
+	for _, path := range each(c.Remove) {
 		_, wanted := lookup(target, path)
 		if _, there := lookup(after.Object, path); there && !wanted {
 			r.Returned = append(r.Returned, path)

@@ -14,7 +14,7 @@ import (
 	"maps"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,7 +48,7 @@ func (o Object) one() ([]string, error) {
 	if o.Name == "" {
 		return nil, errors.New("no name")
 	}
-	if reasons := path.IsValidPathSegmentName(o.Name); len(reasons) > 0 {
+	if reasons := content.IsPathSegmentName(o.Name); len(reasons) > 0 {
 		return nil, fmt.Errorf("name %q %s", o.Name, reasons[0])
 	}
 	all, err := o.all()
@@ -57,7 +57,7 @@ func (o Object) one() ([]string, error) {
 
 // all returns the address of all objects beside it.
 func (o Object) all() ([]string, error) {
-	if reasons := path.IsValidPathSegmentName(o.Namespace); len(reasons) > 0 {
+	if reasons := content.IsPathSegmentName(o.Namespace); len(reasons) > 0 {
 		return nil, fmt.Errorf("namespace %q %s", o.Namespace, reasons[0])
 	}
 	segments := []string{"/apis", o.Resource.Group, o.Resource.Version}
