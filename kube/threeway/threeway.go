@@ -12,7 +12,7 @@
 //	G = O                  the cluster moved: the value goes to git
 //	all differ, or no O    conflict: both sides stay, and base too
 //
-// Four rules are about maps and lists as such.
+// These rules are about maps and lists as such.
 //
 //   - What has declared fields (a struct, an item of an associative list) comes and goes as
 //     one: removed on one side and changed on the other is a conflict, as it is for
@@ -23,7 +23,10 @@
 //   - The order of associative lists and sets decides nothing. Results follow the
 //     cluster's order, with new items after those they follow in git; but the file
 //     keeps git's order once a person has reordered it. A reordering alone is never applied.
-//   - A list with duplicate or missing keys counts as atomic.
+//   - A list with duplicate or missing keys counts as atomic, and git's change of it is a finding.
+//   - The object's own metadata has the same type for every resource: labels and annotations go
+//     key by key, finalizers are a set, owner references are told apart by group, kind and name, and each
+//     is one value.
 package threeway
 
 import (
