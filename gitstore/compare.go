@@ -52,6 +52,20 @@ func (s *Store) LookupRoot(ref, path string) (Hash, bool, error) {
 	return h, ok && mode != filemode.Dir, nil
 }
 
+// FilesIn returns the files below Options.Path in the tree of one of Options.Refs.
+func (s *Store) FilesIn(ref string) (map[string]Hash, error) {
+	t, err := s.refTree(ref)
+	if err != nil {
+		return nil, s.distrust(fmt.Errorf("list %s: %w", ref, err))
+	}
+	files := map[string]Hash{}
+	t.Sub(s.opts.Path).Walk(func(path string, h Hash, _ filemode.FileMode) bool {
+		files[path] = h
+		return true
+	})
+	return files, nil
+}
+
 // refTree returns the tree of one of Options.Refs. It is kept until the ref moves.
 func (s *Store) refTree(ref string) (tree.Tree, error) {
 	at := s.local[ref]

@@ -12,6 +12,7 @@ import (
 // Adoption tells what Adopt did.
 type Adoption struct {
 	Already bool   // the path was this cluster's before
+	Rewound bool   // it was, and its branch had been rewound
 	From    string // uid of the cluster that it belonged to; "" when that could not be told
 	Name    string // that cluster's name
 	Files   int    // files of ours that it held
@@ -47,8 +48,12 @@ func (m *Mirror) adopt(ctx context.Context, now time.Time) (*Adoption, error) {
 		done.From, done.Name = m.marker.ClusterUID, m.marker.Cluster
 	}
 	if (m.marker == nil && done.Files == 0) || done.From == m.uid {
-		done.Already = true
-		return done, nil
+		var err error
+		if m.two != nil {
+			done.Rewound, err = m.adoptRewound(ctx, now)
+		}
+		done.Already = !done.Rewound
+		return done, err
 	}
 	tree := m.opts.Tree
 	if m.marker != nil {

@@ -38,6 +38,14 @@ type Conflict struct {
 // parentheses: (absent), (unknown), (redacted).
 type Shown string
 
+// Words that stand for a value.
+const (
+	absent   Shown = "(absent)"
+	unknown  Shown = "(unknown)"
+	redacted Shown = "(redacted)"
+	object   Shown = "(the object)"
+)
+
 // shownRunes bounds a value that is shown.
 const shownRunes = 120
 
@@ -91,13 +99,13 @@ func fieldText(p fieldpath.Path) string {
 func (j *judgement) show(path fieldpath.Path, v threeway.Value) Shown {
 	switch {
 	case !v.Known:
-		return "(unknown)"
+		return unknown
 	case !v.Present:
-		return "(absent)"
+		return absent
 	case j.kind.Group == "" && j.kind.Kind == "Secret", kube.ContainsRedaction(v.V), j.touchesShaped(path):
-		return "(redacted)"
+		return redacted
 	case len(path) == 0:
-		return "(the object)"
+		return object
 	}
 	b, err := json.Marshal(v.V)
 	if err != nil {

@@ -111,9 +111,12 @@ func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) erro
 	if err := m.readAgain(ctx); err != nil {
 		return err
 	}
-	reshaped, err := m.reshape(ctx, report, now)
-	if err != nil {
-		return err
+	var reshaped bool
+	if m.two == nil || !m.two.opts.DryRun {
+		var err error
+		if reshaped, err = m.reshape(ctx, report, now); err != nil {
+			return err
+		}
 	}
 	if m.two != nil {
 		return m.deriveTwoWay(ctx, report, reshaped, now)

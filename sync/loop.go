@@ -17,6 +17,7 @@ type Pace struct {
 	Poll     time.Duration // how often the remote is asked for approvals while deletions are held; 0 = 30 s
 	RetryMin time.Duration // first wait after an error; 0 = 1 s
 	RetryMax time.Duration // longest wait between tries; 0 = 1 min
+	Follow   bool          // ask the remote every Poll whatever is held, for what people commit
 	Grace    time.Duration // for the last flush after a signal; 0 = 20 s
 }
 
@@ -92,7 +93,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		report, err := l.mirror.Cycle(ctx, time.Now())
 		l.done(report, err)
 		l.maintain(ctx)
-		if len(report.Held) > 0 { // a person may approve them
+		if len(report.Held) > 0 || l.pace.Follow { // a person may approve them, or commit
 			poll.set(jitter(l.pace.Poll), l.Recheck)
 		}
 		switch {

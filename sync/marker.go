@@ -139,6 +139,12 @@ func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) (bo
 	if err := m.planMarker(p); err != nil {
 		return false, err
 	}
+	if m.two != nil {
+		var err error
+		if m.two.base, err = m.reshapeBase(ctx, p); err != nil {
+			return false, err
+		}
+	}
 	return true, m.commit(ctx, p, report, now)
 }
 
@@ -163,31 +169,40 @@ func (m *Mirror) store(edits []gitstore.Edit) error {
 
 // reshapeFile plans one file's new form and returns its size; 0 when it stays.
 func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) (int, error) {
-	key, err := m.keyAt(ctx, path)
-	if err != nil {
-		return 0, nil // not ours; a read error shows again in the plan
+	if _, _, err := KeyOf(path); err != nil {
+		return 0, nil // not ours
 	}
 	content, err := m.readFile(ctx, path)
 	if err != nil {
 		return 0, err
 	}
-	if m.ours(key, content) != nil {
-		return 0, nil
-	}
-	obj, err := kube.Decode(content)
-	if err != nil {
-		return 0, err
-	}
-	rule, ok := m.ruleOf(obj, key.GroupResource())
+	key, shaped, ok := m.reshaped(path, content)
 	if !ok {
-		return 0, nil // an orphan keeps the shape it has
-	}
-	shaped, err := kube.Encode(obj, &rule.Shape)
-	if err != nil || kube.Equal(shaped, content) {
-		return 0, nil // what has no encoding now is quarantined when it is read live
+		return 0, nil
 	}
 	before, _ := m.repo.Lookup(path)
 	p.edits = append(p.edits, gitstore.Edit{Path: path, Content: shaped})
 	p.changes = append(p.changes, Change{Key: key, Op: Reshaped, path: path, blob: gitstore.BlobHash(shaped), before: before})
 	return len(shaped), nil
+}
+
+// reshaped returns the content of a file of ours under the present rules, and the
+// key of its object. It is false for what is not ours, for an orphan, which keeps the
+// shape it has, for what has no encoding now, which is quarantined when it is read live, and
+// for a content that stays the same.
+func (m *Mirror) reshaped(path string, content []byte) (kube.Key, []byte, bool) {
+	obj, err := kube.Decode(content)
+	if err != nil {
+		return kube.Key{}, nil, false
+	}
+	key, err := KeyOfFile(path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName())
+	if err != nil || m.ours(key, content) != nil {
+		return key, nil, false
+	}
+	rule, ok := m.ruleOf(obj, key.GroupResource())
+	if !ok {
+		return key, nil, false
+	}
+	shaped, err := kube.Encode(obj, &rule.Shape)
+	return key, shaped, err == nil && !kube.Equal(shaped, content)
 }

@@ -143,8 +143,10 @@ func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool
 	if err := m.readUnknown(ctx); err != nil {
 		return err
 	}
-	if err := m.recoverWrites(ctx, now); err != nil {
-		return err
+	if !t.opts.DryRun {
+		if err := m.recoverWrites(ctx, now); err != nil {
+			return err
+		}
 	}
 	keys, err := m.toJudge(ctx)
 	if err != nil {
@@ -196,7 +198,9 @@ func (m *Mirror) moveAgreed(ctx context.Context, now time.Time) error {
 	if len(t.base) == 0 {
 		return nil
 	}
-	_, err := m.repo.DeriveBase(ctx, m.refs.Base, t.base, m.baseMessage(m.deleted), now)
+	edits := t.base
+	t.base = nil
+	_, err := m.repo.DeriveBase(ctx, m.refs.Base, edits, m.baseMessage(m.deleted), now)
 	return err
 }
 

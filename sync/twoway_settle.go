@@ -46,25 +46,16 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 	}
 	blob := j.gitBlob
 	if d.File != nil && (j.git == nil || !sameObject(d.File, j.git)) {
-		content, err := kube.Encode(&unstructured.Unstructured{Object: d.File}, j.shape)
+		edit, err := m.fileEdit(j, d.File)
 		if err != nil {
 			j.finding = err.Error()
 			return nil
 		}
-		blob = gitstore.BlobHash(content)
-		change := Change{Key: j.key, Op: Created, path: j.path, blob: blob, before: j.gitBlob}
-		if j.live != nil {
-			change.Manager = kube.NewestManager(j.live)
-		}
-		if j.git != nil {
-			change.Op = Changed
-			// Both were encoded or decoded a moment ago.
-			change.Fields, _ = kube.DiffPaths(j.file, content, fieldsPerObject)
-		} else {
+		change := changeOf(j, edit)
+		if blob = change.blob; change.Op == Created {
 			p.index.add(j.path)
 		}
-		p.edits = append(p.edits, gitstore.Edit{Path: j.path, Content: content})
-		p.changes = append(p.changes, change)
+		p.edits, p.changes = append(p.edits, edit), append(p.changes, *change)
 	}
 	for _, c := range d.Conflicts {
 		if c.Reason != threeway.ReasonUnknown && !c.Base.Known {
@@ -227,4 +218,35 @@ func (m *Mirror) unreadableFiles(judged []*judgement) string {
 
 func isFile(mode filemode.FileMode) bool {
 	return mode == filemode.Regular || mode == filemode.Executable || mode == filemode.Deprecated
+}
+
+// reshapeBase re-encodes base beside the tree, so that a change of the rules is
+// nobody's edit.
+func (m *Mirror) reshapeBase(ctx context.Context, p *plan) ([]gitstore.Edit, error) {
+	reshaped := map[string]Change{}
+	for _, c := range p.changes {
+		reshaped[c.path] = c
+	}
+	files, err := m.repo.FilesIn(m.refs.Base)
+	if err != nil {
+		return nil, err
+	}
+	var edits []gitstore.Edit
+	for path, blob := range files {
+		if c, ok := reshaped[path]; ok && c.before == blob {
+			edits = append(edits, gitstore.Edit{Path: path, Blob: c.blob})
+			continue
+		}
+		if now, ok := m.repo.Lookup(path); ok && now == blob {
+			continue // it needs no other form at the head, so it needs none here
+		}
+		content, err := m.repo.Read(ctx, blob)
+		if err != nil {
+			return nil, err
+		}
+		if _, shaped, ok := m.reshaped(path, content); ok {
+			edits = append(edits, gitstore.Edit{Path: path, Content: shaped})
+		}
+	}
+	return edits, nil
 }

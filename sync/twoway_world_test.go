@@ -456,3 +456,16 @@ func (p *pair) wantConflicts(r *Report, fields ...string) {
 func sortedNames(m map[string]any) []string {
 	return slices.Sorted(maps.Keys(m))
 }
+
+func fieldPathsOf(t *testing.T, texts ...string) []kube.FieldPath {
+	t.Helper()
+	var out []kube.FieldPath
+	for _, text := range texts {
+		path, err := kube.ParseFieldPath(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, path)
+	}
+	return out
+}

@@ -178,6 +178,7 @@ type session struct {
 	inbox  *sync.Inbox
 	batch  *sync.Batch
 	mirror *sync.Mirror
+	dryRun bool // of mode two-way: nothing is written
 	shared bool // only refs are set, beside an agent that may be running
 }
 
@@ -185,7 +186,12 @@ type session struct {
 // not speak to the remote. hold bounds how long listings keep a batch open; 0 is
 // for ever.
 func (a *app) open(ctx context.Context, cfg *config.Config, hold time.Duration) (*session, error) {
-	s := &session{cfg: cfg, log: newLogger(cfg.Log, a.env.stderr)}
+	return a.openAs(ctx, cfg, hold, false)
+}
+
+// openAs is open; a dry run writes nothing in mode two-way.
+func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration, dryRun bool) (*session, error) {
+	s := &session{cfg: cfg, log: newLogger(cfg.Log, a.env.stderr), dryRun: dryRun}
 	informer.RouteKlog(s.log)
 	conn, err := a.connection(cfg)
 	if err != nil {
@@ -193,6 +199,10 @@ func (a *app) open(ctx context.Context, cfg *config.Config, hold time.Duration) 
 	}
 	selection := cfg.Selection()
 	rules, err := selection.Compile()
+	if err != nil {
+		return nil, err
+	}
+	twoWay, err := s.twoWay(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +222,8 @@ func (a *app) open(ctx context.Context, cfg *config.Config, hold time.Duration) 
 	s.mirror = sync.NewMirror(sync.Options{
 		ClusterName: cfg.Cluster, Rules: rules, Tree: sync.NewTree(cfg.Cluster, selection),
 		Namespaces: cfg.Include.Namespaces, CRDs: cfg.Include.CRDs,
-		Guard: sync.Limits{MaxDeleteObjects: cfg.Guard.MaxDeleteObjects, MaxDeletePercent: cfg.Guard.MaxDeletePercent},
-		Log:   s.log,
+		Guard:  sync.Limits{MaxDeleteObjects: cfg.Guard.MaxDeleteObjects, MaxDeletePercent: cfg.Guard.MaxDeletePercent},
+		TwoWay: twoWay, Log: s.log,
 	}, s.inbox, s.fleet, s.store, s.refs)
 	return s, nil
 }
@@ -249,6 +259,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 		},
 		Author:  gitstore.Identity{Name: repo.Author.Name, Email: repo.Author.Email},
 		Timeout: s.cfg.Timeouts.Git, Log: s.log,
+		History: s.cfg.Mode == config.ModeTwoWay,
 	}
 	if repo.IsPath() {
 		opts.Dir, opts.Shared = repo.URL, s.shared

@@ -92,7 +92,7 @@ func (s *session) serve(ctx context.Context) error {
 		s.batch.Release()
 		s.batch.Kick()
 	}()
-	loop := sync.NewLoop(s.mirror, s.batch, health, sync.Pace{Poll: s.cfg.Apply.Poll, Grace: s.cfg.Timeouts.Grace}, s.log)
+	loop := sync.NewLoop(s.mirror, s.batch, health, sync.Pace{Poll: s.cfg.Apply.Poll, Follow: s.cfg.Mode == config.ModeTwoWay, Grace: s.cfg.Timeouts.Grace}, s.log)
 	schedule, err := s.schedule(loop)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type Config struct {
 	APIVersion string     `yaml:"apiVersion"`
 	Kind       string     `yaml:"kind"`
 	Cluster    string     `yaml:"cluster"`    // [a-z0-9-]; names the cluster in commits, refs and reports; required
-	Mode       string     `yaml:"mode"`       // "mirror"; "two-way" is refused for now
+	Mode       string     `yaml:"mode"`       // "mirror" (default) or "two-way"
 	Kubeconfig string     `yaml:"kubeconfig"` // "" = as kubectl finds it, or in-cluster
 	Context    string     `yaml:"context"`    // of the kubeconfig; "" = its current one
 	CacheDir   string     `yaml:"cacheDir"`   // holds the clone of a remote; "" = the user's cache folder
@@ -107,11 +107,11 @@ type Batch struct {
 	MaxObjects int           `yaml:"maxObjects"` // or when so many objects changed; default 1000
 }
 
-// Apply is for mode two-way; it is checked, and not used yet.
+// Apply is for mode two-way.
 type Apply struct {
-	Poll            time.Duration `yaml:"poll"` // default 30s
-	Prune           bool          `yaml:"prune"`
-	RespectManagers []string      `yaml:"respectManagers"`
+	Poll            time.Duration `yaml:"poll"`            // how often the remote is asked; default 30s
+	Prune           bool          `yaml:"prune"`           // a file deleted in git deletes its object
+	RespectManagers []string      `yaml:"respectManagers"` // field managers whose fields are never taken
 }
 
 // Guard limits what is deleted within ten minutes without approval.

@@ -50,10 +50,10 @@ func (c *Config) validateHead(p *places) {
 	case !clusterName.MatchString(c.Cluster):
 		p.report("cluster", "%q is no name: a-z, 0-9 and -, at most 63 characters, a letter or digit at both ends", c.Cluster)
 	}
-	if c.Mode == ModeTwoWay {
-		p.report("mode", "two-way is not built yet; set mode: mirror. The cluster's changes go to git, git's changes are not applied")
-	} else {
-		oneOf(p, "mode", c.Mode, ModeMirror)
+	oneOf(p, "mode", c.Mode, ModeMirror, ModeTwoWay)
+	if c.Mode == ModeTwoWay && c.Repository.IsPath() && !p.reported("repository.url") {
+		p.report("repository.url", "mode two-way moves branch and refs together, which a remote can do and a repository of your own cannot; "+
+			"give its remote, or a bare repository as file:///path")
 	}
 }
 

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/crmirror/crmirror/cmd/internal/config"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/sync"
+)
+
+// hands write to the cluster for mode two-way.
+type hands struct {
+	*apply.Writer
+	*apply.Schemas
+}
+
+// applyRate is how many requests a second the two-way part may make; the server has
+// its own fairness.
+const applyRate = 100
+
+func newHands(conn *rest.Config, timeout time.Duration) (hands, error) {
+	conn = rest.CopyConfig(conn)
+	conn.QPS, conn.Burst = applyRate, 2*applyRate
+	schemas, err := apply.NewSchemas(conn, timeout)
+	if err != nil {
+		return hands{}, err
+	}
+	writer, err := apply.NewWriter(conn, schemas, apply.Options{Timeout: timeout})
+	return hands{writer, schemas}, err
+}
+
+// twoWay says how git's changes reach the cluster; nil in mode mirror.
+func (s *session) twoWay(conn *rest.Config) (*sync.TwoWay, error) {
+	if s.cfg.Mode != config.ModeTwoWay {
+		return nil, nil
+	}
+	h, err := newHands(conn, s.cfg.Timeouts.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	return &sync.TwoWay{Hands: h, Prune: s.cfg.Apply.Prune, Respect: s.cfg.Apply.RespectManagers, DryRun: s.dryRun}, nil
+}
+
+func (a *app) applyCommand() *cobra.Command {
+	var output string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "apply --config FILE",
+		Short: "Carry git's changes to the cluster and the cluster's to git, once",
+		Long: `Run one two-way cycle. What people changed in git since both sides last agreed is written to the cluster, field by field, with
+server-side apply; what changed in the cluster is committed. What both changed is a conflict: it is written on neither
+side and listed, with the commands that settle it.
+
+The configuration says mode: two-way. The first run has nothing agreed to go by: what is equal is agreed, what differs
+is listed, nothing is overwritten.
+
+Exit code: 0 both sides agree; 3 they do but for what is listed; 1 error; 2 wrong usage or config.`,
+		Example: `  crmirror apply --config crmirror.yaml --dry-run
+  crmirror apply --config crmirror.yaml`,
+		Args: cobra.NoArgs,
+	}
+	flags := a.addConfigFlags(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what would be done")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "report as `FORMAT`: json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		format, err := parseOutput(output)
+		if err != nil {
+			return err
+		}
+		cfg, err := a.loadTwoWay(flags, "apply")
+		if err != nil {
+			return err
+		}
+		if dryRun {
+			cfg = withOwnCache(cfg, "apply")
+		}
+		return a.oneCycle(cmd.Context(), cfg, dryRun, func(s *session, report *sync.Report) error {
+			if err := newApplyResult(report, s, dryRun, flags.again(cfg)).write(a.env.stdout, format); err != nil {
+				return fmt.Errorf("write the report: %w", err)
+			}
+			if !report.Clean() {
+				return errDifferences
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+// loadTwoWay loads the configuration of a command that needs mode two-way.
+func (a *app) loadTwoWay(flags *configFlags, command string) (*config.Config, error) {
+	cfg, err := a.load(flags, config.Override{Path: "log.level", Value: "warn", Source: "the default of " + command, Default: true})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Mode != config.ModeTwoWay {
+		return nil, usagef("%s works in mode two-way; write mode: two-way into the configuration", command)
+	}
+	return cfg, nil
+}
+
+// oneCycle lists everything, runs one cycle and hands over its report.
+func (a *app) oneCycle(ctx context.Context, cfg *config.Config, dryRun bool, then func(*session, *sync.Report) error) (err error) {
+	s, err := a.openAs(ctx, cfg, 0, dryRun)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.store.Close()) }()
+	if err := s.mirror.Prepare(ctx); err != nil {
+		return err
+	}
+	report, err := s.once(ctx, a.env.stderr)
+	if err != nil {
+		return err
+	}
+	return then(s, report)
+}
+
+func (a *app) conflictsCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "conflicts --config FILE",
+		Short: "List what git and the cluster both changed",
+		Long: `List the fields and objects that git and the cluster have differently and that crmirror writes on neither side, with each side's
+value, who owns the field in the cluster, and the commands that settle it. It changes nothing, and may be run beside the agent.
+
+Exit code: 0 there are none; 3 there are some; 1 error; 2 wrong usage or config.`,
+		Example: `  crmirror conflicts --config crmirror.yaml
+  crmirror conflicts --config crmirror.yaml -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := a.addConfigFlags(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "", "report as `FORMAT`: json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		format, err := parseOutput(output)
+		if err != nil {
+			return err
+		}
+		cfg, err := a.loadTwoWay(flags, "conflicts")
+		if err != nil {
+			return err
+		}
+		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "conflicts"), true, func(_ *session, report *sync.Report) error {
+			if err := writeConflicts(a.env.stdout, format, report.Conflicts, flags.again(cfg)); err != nil {
+				return err
+			}
+			if len(report.Conflicts) > 0 {
+				return errDifferences
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func (a *app) resolveCommand() *cobra.Command {
+	var r resolveFlags
+	cmd := &cobra.Command{
+		Use:   "resolve (RESOURCE NAME | --all) --take git|cluster",
+		Short: "Settle conflicts with one side's value",
+		Long: `Settle conflicts. --take cluster commits the cluster's value to git. --take git records that the cluster's value has been seen,
+so that git's is applied over it: by the agent at its next look at the remote, or by the next crmirror apply.
+
+RESOURCE is written as kubectl does, certificates.cert-manager.io. Without --field all conflicts of the object are
+settled. --all settles those of all objects, and can be narrowed with -n and -l.`,
+		Example: `  crmirror resolve certificates.cert-manager.io web -n shop --field .spec.duration --take git --config crmirror.yaml
+  crmirror resolve --all -n shop --take cluster --config crmirror.yaml`,
+		Args: cobra.MaximumNArgs(2),
+	}
+	flags := a.addConfigFlags(cmd)
+	r.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		resolution, err := r.parse(args)
+		if err != nil {
+			return err
+		}
+		cfg, err := a.loadTwoWay(flags, "resolve")
+		if err != nil {
+			return err
+		}
+		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "resolve"), true, func(s *session, _ *sync.Report) error {
+			settled, err := s.mirror.Resolve(cmd.Context(), resolution, time.Now())
+			if err != nil {
+				return err
+			}
+			return a.tellSettled(settled, resolution.Take)
+		})
+	}
+	return cmd
+}
+
+// resolveFlags say which conflicts are settled, and how.
+type resolveFlags struct {
+	take, namespace, field, selector string
+	all                              bool
+}
+
+func (r *resolveFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.take, "take", "", "whose value: `git` or cluster; required")
+	cmd.Flags().StringVarP(&r.namespace, "namespace", "n", "", "`NAMESPACE` of the object, or of all that are settled")
+	cmd.Flags().StringVar(&r.field, "field", "", "`PATH` of one field, as crmirror conflicts writes it")
+	cmd.Flags().StringVarP(&r.selector, "selector", "l", "", "with --all: only objects whose labels match `SELECTOR`")
+	cmd.Flags().BoolVar(&r.all, "all", false, "settle the conflicts of all objects")
+}
+
+func (r *resolveFlags) parse(args []string) (sync.Resolution, error) {
+	out := sync.Resolution{Take: sync.Side(r.take), Namespace: r.namespace, Field: r.field}
+	switch {
+	case out.Take != sync.TakeGit && out.Take != sync.TakeCluster:
+		return out, usagef("say whose value is taken: --take git or --take cluster")
+	case r.all && len(args) > 0:
+		return out, usagef("give an object or --all, not both")
+	case !r.all && len(args) != 2:
+		return out, usagef("name an object, RESOURCE NAME, or give --all; crmirror conflicts lists them")
+	case !r.all && r.selector != "":
+		return out, usagef("-l goes with --all")
+	}
+	if len(args) == 2 {
+		gr := schema.ParseGroupResource(args[0])
+		out.Resource, out.Name = gr.String(), args[1]
+	}
+	if r.selector != "" {
+		selector, err := labels.Parse(r.selector)
+		if err != nil {
+			return out, usagef("-l: %w", err)
+		}
+		out.Labels = selector
+	}
+	return out, nil
+}
+
+func (a *app) tellSettled(settled []sync.Conflict, take sync.Side) error {
+	if len(settled) == 0 {
+		return errors.New("resolve: no conflict matches; see: crmirror conflicts")
+	}
+	for _, c := range settled {
+		fmt.Fprintf(a.env.stdout, "%s\n", strings.TrimSpace(c.Key.String()+" "+c.Field))
+	}
+	then := "The cluster's values are committed to git."
+	if take == sync.TakeGit {
+		then = "The agent applies git's values at its next look at the remote; without an agent: crmirror apply."
+	}
+	_, err := fmt.Fprintf(a.env.stdout, "%d conflicts settled. %s\n", len(settled), then)
+	return err
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/sync"
+)
+
+// applyResult is what a two-way cycle reports. Its JSON form is a contract.
+type applyResult struct {
+	backupResult
+	DryRun    bool             `json:"dryRun,omitempty"`
+	Applied   []appliedResult  `json:"applied"`
+	Conflicts []conflictResult `json:"conflicts"`
+	Refused   []finding        `json:"refused,omitempty"`
+}
+
+type appliedResult struct {
+	Object string   `json:"object"`
+	Action string   `json:"action"` // created, configured, deleted
+	Fields []string `json:"fields,omitempty"`
+	Notes  []string `json:"notes,omitempty"`
+}
+
+// conflictResult is one conflict. Its JSON form is a contract.
+type conflictResult struct {
+	Object  string        `json:"object"`
+	File    string        `json:"file"`
+	Line    int           `json:"line,omitempty"`
+	Field   string        `json:"field,omitempty"` // none: the object
+	Reason  string        `json:"reason"`
+	Base    sync.Shown    `json:"base"`
+	Git     sync.Shown    `json:"git"`
+	Cluster sync.Shown    `json:"cluster"`
+	Owners  []ownerResult `json:"owners,omitempty"`
+	Commit  string        `json:"commit,omitempty"` // that last changed the file
+	Author  string        `json:"author,omitempty"`
+	Settle  []string      `json:"settle"`
+}
+
+type ownerResult struct {
+	Manager   string `json:"manager"`
+	Operation string `json:"operation"`
+	Time      string `json:"time,omitempty"`
+}
+
+func newApplyResult(r *sync.Report, s *session, dryRun bool, again string) applyResult {
+	for _, refused := range r.Refusals { // told once
+		delete(r.Postponed, refused.Key)
+	}
+	out := applyResult{backupResult: newBackupResult(r, s, again), DryRun: dryRun, Conflicts: conflictResults(r.Conflicts, again)}
+	for _, x := range r.Applied {
+		a := appliedResult{Object: x.Key.String(), Action: x.Action, Fields: x.Fields, Notes: x.Notes}
+		for _, d := range x.Displaced {
+			a.Notes = append(a.Notes, fmt.Sprintf("%s was %s's", d.Path, d.Owner.Name))
+		}
+		out.Applied = append(out.Applied, a)
+	}
+	for _, x := range r.Refusals {
+		out.Refused = append(out.Refused, finding{What: x.File, Text: x.Text})
+	}
+	return out
+}
+
+func conflictResults(conflicts []sync.Conflict, again string) []conflictResult {
+	out := make([]conflictResult, 0, len(conflicts))
+	for _, c := range conflicts {
+		x := conflictResult{
+			Object: c.Key.String(), File: c.File, Line: c.Line, Field: c.Field, Reason: c.Reason,
+			Base: c.Base, Git: c.Git, Cluster: c.Cluster, Commit: c.Commit, Author: c.Author,
+		}
+		for _, command := range c.Settle() {
+			x.Settle = append(x.Settle, command+again)
+		}
+		for _, o := range c.Owners {
+			x.Owners = append(x.Owners, ownerOf(o.Manager))
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func ownerOf(m kube.Manager) ownerResult {
+	o := ownerResult{Manager: m.Name, Operation: m.Operation}
+	if !m.Time.IsZero() {
+		o.Time = m.Time.UTC().Format(time.RFC3339)
+	}
+	return o
+}
+
+func (a applyResult) write(w io.Writer, format outputFormat) error {
+	if format == outputJSON {
+		return writeJSON(w, a)
+	}
+	_, err := io.WriteString(w, a.text())
+	return err
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func (a applyResult) text() string {
+	var out strings.Builder
+	for _, x := range a.Applied {
+		fmt.Fprintf(&out, "%s %s", x.Action, x.Object)
+		if len(x.Fields) > 0 {
+			fmt.Fprintf(&out, ": %s", strings.Join(x.Fields, ", "))
+		}
+		out.WriteByte('\n')
+		for _, note := range x.Notes {
+			fmt.Fprintf(&out, "  %s\n", note)
+		}
+	}
+	if len(a.Applied) > 0 {
+		out.WriteByte('\n')
+	}
+	out.WriteString(a.backupResult.text())
+	if len(a.Refused) > 0 {
+		fmt.Fprintln(&out, "\nNot applied:")
+	}
+	for _, r := range a.Refused {
+		fmt.Fprintf(&out, "  %s: %s\n", r.What, r.Text)
+	}
+	if len(a.Conflicts) > 0 {
+		fmt.Fprintf(&out, "\n%s:\n\n", counted(len(a.Conflicts), "conflict"))
+		writeConflictText(&out, a.Conflicts)
+	}
+	return out.String()
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writeConflicts writes the list of conflicts.
+func writeConflicts(w io.Writer, format outputFormat, conflicts []sync.Conflict, again string) error {
+	results := conflictResults(conflicts, again)
+	if format == outputJSON {
+		return writeJSON(w, results)
+	}
+	if len(results) == 0 {
+		_, err := fmt.Fprintln(w, "No conflicts.")
+		return err
+	}
+	var out strings.Builder
+	writeConflictText(&out, results)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func writeConflictText(out *strings.Builder, conflicts []conflictResult) {
+	for i, c := range conflicts {
+		if i == listed {
+			fmt.Fprintf(out, "and %d more; see -o json, or settle many with: crmirror resolve --all\n", len(conflicts)-i)
+			return
+		}
+		at := c.File
+		if c.Line > 0 {
+			at = fmt.Sprintf("%s:%d", c.File, c.Line)
+		}
+		fmt.Fprintf(out, "%s  %s\n  %s: %s\n", c.Object, cmp.Or(c.Field, "(the object)"), at, c.Reason)
+		fmt.Fprintf(out, "  agreed %s, git %s, cluster %s\n", c.Base, c.Git, c.Cluster)
+		if owners := ownersText(c.Owners); owners != "" {
+			fmt.Fprintf(out, "  in the cluster owned by %s\n", owners)
+		}
+		if c.Commit != "" {
+			fmt.Fprintf(out, "  in git since %s by %s\n", c.Commit, c.Author)
+		}
+		for _, command := range c.Settle {
+			fmt.Fprintf(out, "  %s\n", command)
+		}
+		out.WriteByte('\n')
+	}
+}
+
+func ownersText(owners []ownerResult) string {
+	var names []string
+	for _, o := range owners {
+		name := fmt.Sprintf("%s (%s", o.Manager, o.Operation)
+		if o.Time != "" {
+			name += ", last " + o.Time
+		}
+		names = append(names, name+")")
+	}
+	return strings.Join(slices.Compact(names), ", ")
+}

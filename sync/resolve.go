@@ -1,0 +1,228 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+)
+
+// Side is whose value a conflict is settled with.
+type Side string
+
+// The sides.
+const (
+	TakeGit     Side = "git"
+	TakeCluster Side = "cluster"
+)
+
+// Resolution says which conflicts to settle, and how. Empty fields match all.
+type Resolution struct {
+	Take      Side
+	Resource  string // plural.group
+	Name      string
+	Namespace string
+	Field     string // as Conflict has it
+	Labels    labels.Selector
+}
+
+func (r *Resolution) matches(c *Conflict) bool {
+	return (r.Resource == "" || r.Resource == c.Key.GroupResource().String()) &&
+		(r.Name == "" || r.Name == c.Key.Name) &&
+		(r.Namespace == "" || r.Namespace == c.Key.Namespace) &&
+		(r.Field == "" || r.Field == c.Field)
+}
+
+// errApplying says that an agent is between announcing a write and settling it.
+var errApplying = errors.New("an agent is applying changes just now, or died doing so; try again when it has settled them")
+
+// Resolve settles the matching conflicts among those that a cycle of this Mirror has
+// reported, and pushes. Taking the cluster's side writes its values to git. Taking git's lets
+// base say that the cluster's values were agreed on, so that git's are a change to be
+// applied: the agent, or the next apply, writes them. It returns what was settled.
+//
+// Invariant: nothing is written to the cluster here, and git changes only where a
+// person said so. Tests: TestResolve.
+func (m *Mirror) Resolve(ctx context.Context, r Resolution, now time.Time) ([]Conflict, error) {
+	for attempt := 1; ; attempt++ {
+		settled, err := m.resolve(ctx, r, now)
+		if len(settled) == 0 || err != nil {
+			return nil, err
+		}
+		err = m.repo.PushIf(ctx)
+		if err == nil || !errors.Is(err, gitstore.ErrDiverged) || attempt == rederivations {
+			return settled, err
+		}
+		if err := m.refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (m *Mirror) resolve(ctx context.Context, r Resolution, now time.Time) ([]Conflict, error) {
+	if !m.repo.Ref(m.refs.Applying).IsZero() {
+		return nil, errApplying
+	}
+	if err := m.readUnknown(ctx); err != nil {
+		return nil, err
+	}
+	var keys []kube.Key
+	for _, key := range sortedKeys(m.two.left) {
+		for _, c := range m.two.left[key].conflicts {
+			if r.matches(&c) {
+				keys = append(keys, key)
+				break
+			}
+		}
+	}
+	judged, err := m.judge(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var settled []Conflict
+	c := gitstore.Commit{When: now}
+	m.two.base = nil
+	var changes []Change
+	for _, j := range judged {
+		if j.finding != "" || j.waits != "" {
+			return nil, fmt.Errorf("resolve %s: %s%s", j.key, j.finding, j.waits)
+		}
+		if r.Labels != nil && !r.Labels.Matches(labelsOf(j)) {
+			continue
+		}
+		done, change, err := m.resolveOne(j, r, &c)
+		if err != nil {
+			return nil, fmt.Errorf("resolve %s: %w", j.key, err)
+		}
+		settled = append(settled, done...)
+		if change != nil {
+			changes = append(changes, *change)
+		}
+	}
+	if len(settled) == 0 {
+		return nil, nil
+	}
+	if len(c.Edits) > 0 {
+		c.Message = Message(MessageInput{Cluster: m.opts.ClusterName, Changes: changes})
+		if m.at, err = m.repo.Commit(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	if m.two.base, err = m.withUnknown(m.two.base); err != nil {
+		return nil, err
+	}
+	return settled, m.moveAgreed(ctx, now)
+}
+
+func labelsOf(j *judgement) labels.Set {
+	obj := &unstructured.Unstructured{Object: j.git}
+	if j.live != nil {
+		obj = j.live
+	}
+	if obj.Object == nil {
+		return nil
+	}
+	return obj.GetLabels()
+}
+
+// resolveOne settles an object's matching conflicts: what git is to have is added to
+// the commit, what base is to say to base's edits.
+func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit) ([]Conflict, *Change, error) {
+	var settled []Conflict
+	set, remove := fieldpath.NewSet(), fieldpath.NewSet()
+	whole := false
+	for _, c := range m.conflictsOf(j) {
+		if !r.matches(&c) {
+			continue
+		}
+		settled = append(settled, c)
+		switch {
+		case len(c.path) == 0:
+			whole = true
+		case c.Cluster == absent:
+			remove.Insert(c.path)
+		default:
+			set.Insert(c.path)
+		}
+	}
+	if len(settled) == 0 {
+		return nil, nil, nil
+	}
+	base := agreement{content: j.cluster}
+	file := j.cluster
+	if !whole {
+		base = agreement{content: j.decision.Kept, unknown: j.decision.Unknown}
+		var err error
+		if base.content, err = apply.Advance(base.content, j.cluster, set, remove); err != nil {
+			return nil, nil, err
+		}
+		if base.unknown.Fields != nil {
+			base.unknown.Fields = base.unknown.Fields.Difference(set.Union(remove))
+		}
+		if file, err = apply.Advance(j.git, j.cluster, set, remove); err != nil {
+			return nil, nil, err
+		}
+	}
+	var change *Change
+	if r.Take == TakeCluster {
+		edit, err := m.fileEdit(j, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		commit.Edits = append(commit.Edits, edit)
+		change = changeOf(j, edit)
+	}
+	m.two.setUnknown(j.key, base.unknown)
+	edit, err := m.baseEdit(j.key, base)
+	m.two.base = append(m.two.base, edit)
+	return settled, change, err
+}
+
+// fileEdit lets an object's file have that content.
+func (m *Mirror) fileEdit(j *judgement, content map[string]any) (gitstore.Edit, error) {
+	if content == nil {
+		return gitstore.Edit{Path: j.path, Delete: true}, nil
+	}
+	text, err := kube.Encode(&unstructured.Unstructured{Object: content}, j.shape)
+	return gitstore.Edit{Path: j.path, Content: text}, err
+}
+
+// changeOf tells of an edit of a judged object's file.
+func changeOf(j *judgement, e gitstore.Edit) *Change {
+	c := &Change{Key: j.key, Op: Changed, path: j.path, before: j.gitBlob}
+	switch {
+	case e.Delete:
+		c.Op = Deleted
+	case j.git == nil:
+		c.Op = Created
+	default:
+		// Both were encoded or decoded a moment ago.
+		c.Fields, _ = kube.DiffPaths(j.file, e.Content, fieldsPerObject)
+	}
+	if !e.Delete {
+		c.blob = gitstore.BlobHash(e.Content)
+	}
+	if j.live != nil {
+		c.Manager = kube.NewestManager(j.live)
+	}
+	return c
+}
+
+// adoptRewound lets base stand on the branch as it is now: what was agreed stays, and
+// what the branch says differently is judged against it.
+func (m *Mirror) adoptRewound(ctx context.Context, now time.Time) (bool, error) {
+	var rewound *RewoundError
+	if !errors.As(m.checkLineage(), &rewound) {
+		return false, nil
+	}
+	_, err := m.repo.DeriveBase(ctx, m.refs.Base, nil, m.baseMessage(m.deleted), now)
+	return true, err
+}

@@ -1,0 +1,82 @@
+package sync
+
+import "testing"
+
+// resolve settles conflicts as a command of its own does, beside the agent.
+func (p *pair) resolve(r Resolution) []Conflict {
+	p.t.Helper()
+	agentCache := p.cache
+	p.cache = p.t.TempDir()
+	p.startAs(&TwoWay{DryRun: true})
+	p.cycle()
+	settled, err := p.mirror.Resolve(p.t.Context(), r, p.now)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cache = agentCache
+	p.agent()
+	return settled
+}
+
+// TestResolve: a person decides, for a field or an object, for one side or the other.
+func TestResolve(t *testing.T) {
+	for _, take := range []Side{TakeGit, TakeCluster} {
+		t.Run(string(take), func(t *testing.T) {
+			p := agreed(t, map[string]string{"a": "{size: 1, color: red}", "b": "{size: 1}", "c": "{size: 1}"})
+			p.edit("change all", map[string]string{"a": of("{size: 2, color: green}"), "b": of("{size: 2}"), "c": ""})
+			p.patch("kubectl-edit", "a", "{size: 3, color: blue}")
+			p.patch("kubectl-edit", "c", "{size: 3}")
+			p.delete("b")
+			p.wantConflicts(p.settled(), ".spec.color", ".spec.size", "", "")
+
+			if got := p.resolve(Resolution{Take: take, Name: "a", Field: ".spec.size"}); len(got) != 1 {
+				t.Fatalf("settled %v, want one", got)
+			}
+			p.wantConflicts(p.settled(), ".spec.color", "", "")
+			size := map[Side]string{TakeGit: "2", TakeCluster: "3"}[take]
+			p.want("a", of("{color: blue, size: "+size+"}"), of("{color: green, size: "+size+"}"), of("{color: red, size: "+size+"}"))
+
+			p.opts.Prune = true
+			if got := p.resolve(Resolution{Take: take}); len(got) != 3 {
+				t.Fatalf("settled %v, want three", got)
+			}
+			p.wantConflicts(p.settled())
+			if take == TakeGit {
+				p.want("a", of("{color: green, size: 2}"), of("{color: green, size: 2}"), of("{color: green, size: 2}"))
+				p.want("b", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+				p.want("c", "", "", "")
+				return
+			}
+			p.want("a", of("{color: blue, size: 3}"), of("{color: blue, size: 3}"), of("{color: blue, size: 3}"))
+			p.want("b", "", "", "")
+			p.want("c", of("{size: 3}"), of("{size: 3}"), of("{size: 3}"))
+		})
+	}
+}
+
+// TestAdoptRewound: a person takes the branch as it is after it was rewound; what was
+// agreed stays, and what the branch has now is a change of git's.
+func TestAdoptRewound(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.settled()
+	p.git("-C", p.remote, "update-ref", "refs/heads/main", "main~1")
+	p.agent()
+	done, err := p.mirror.Adopt(t.Context(), p.now)
+	if err != nil || !done.Rewound {
+		t.Fatalf("adopt: %+v, %v", done, err)
+	}
+	p.wantConflicts(p.settled())
+	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+}
+
+// TestReshapeTwoWay: a change of the shaping rules is nobody's edit, on either side.
+func TestReshapeTwoWay(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1, color: red}", "b": "{size: 1, color: red}"})
+	p.edit("grow, and paint", map[string]string{"b": of("{size: 2, color: red}")})
+	p.rules.Select[0].Shape.Drop = fieldPathsOf(t, ".spec.color")
+	p.agent()
+	p.wantConflicts(p.settled())
+	p.want("a", of("{color: red, size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	p.want("b", of("{color: red, size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
