@@ -42,12 +42,19 @@ func (w *Writer) create(ctx context.Context, at wire.Object, key kube.Key, want 
 		return nil, err
 	}
 	after, err := w.client.CreateApply(ctx, at, body)
-	if err = classify(err, at, hide); errors.Is(err, errUnmergeable) {
-		// The server says more of what is wrong with a POST.
+	if err = classify(err, at, hide); errors.Is(err, errUnmergeable) || errors.Is(err, ErrMoved) && w.absent(ctx, at) {
+		// A POST creates or is refused too. Of what is wrong with a body, the server says more then;
+		// and an API that is not kube-apiserver's own may not take a create with a resourceVersion.
 		after, err = w.client.Create(ctx, at, body)
 		err = classify(err, at, hide)
 	}
 	return after, err
+}
+
+// absent tells whether the server says that there is no such object.
+func (w *Writer) absent(ctx context.Context, at wire.Object) bool {
+	_, err := w.client.Get(ctx, at)
+	return isMissing(err, at)
 }
 
 // newBody returns what is sent of a content: all but status and what the server sets.

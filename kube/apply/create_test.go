@@ -66,6 +66,31 @@ func TestCreateExists(t *testing.T) {
 	}
 }
 
+// TestCreateBuiltIn creates a kind that has no CRD, twice.
+func TestCreateBuiltIn(t *testing.T) {
+	w := install(t, "builtin")
+	key := kube.Key{Resource: "configmaps", Namespace: w.namespace, Name: "a"}
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": w.namespace},
+		"data": map[string]any{"a": "b"},
+	}}
+	resource := key.GroupResource().WithVersion("v1")
+	result, err := w.writer().Create(t.Context(), key, resource, obj.Object, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectOwned(t, result.Object, apply.Manager, "Apply", "data.a")
+	if _, err := w.writer().Create(t.Context(), key, resource, obj.Object, nil); !errors.Is(err, apply.ErrMoved) {
+		t.Errorf("got %v", err)
+	}
+	want := with(result.Object, func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"a": "c", "d": "e"} })
+	result = w.write(apply.Change{Key: key, Resource: resource, Live: result.Object, Want: want.Object, Set: paths(t, "data.a", "data.d")})
+	if result.Method != apply.Applied {
+		t.Errorf("written by %q", result.Method)
+	}
+	expectOwned(t, result.Object, apply.Manager, "Apply", "data.a", "data.d")
+}
+
 func TestCreateRejected(t *testing.T) {
 	w := install(t, "createrejected")
 	writer := w.writer()

@@ -16,6 +16,11 @@
 // of the payload would remove them too, but only if neither our Update entry nor
 // anybody else co-owns them, and that is one more thing to get wrong.
 //
+// Where managedFields have entries of a version of the kind that lacks a field which the
+// object has by now, no server-side apply works, nobody's; the server answers 500 "field not
+// declared in schema". A patch does work, and is what is sent then, but the server records no owner of
+// what it sets until somebody rewrites those entries (TestStaleVersion).
+//
 // Invariant: every request carries uid and resourceVersion of the state that it was
 // decided on, so the server refuses it once anything moved (TestHammer).
 package apply

@@ -33,10 +33,10 @@ func TestWriteNeverMore(t *testing.T) {
 	methods := map[apply.Method]int{}
 	for round := range rounds {
 		if random.IntN(2) == 0 {
-			edit := randomEdit(random)
+			change := randomEdit(random)
 			live := w.get("a")
 			spec := live.Object["spec"].(map[string]any)
-			edit.do(spec)
+			change(spec)
 			manager := fmt.Sprintf("other-%d", random.IntN(3))
 			if _, err := w.in("v1").Update(t.Context(), live, updateAs(manager)); err != nil {
 				t.Fatalf("round %d: %v", round, err)
@@ -45,7 +45,7 @@ func TestWriteNeverMore(t *testing.T) {
 		live := w.get("a")
 		want := with(live, func(o *unstructured.Unstructured) {
 			for range 1 + random.IntN(3) {
-				randomEdit(random).do(o.Object["spec"].(map[string]any))
+				randomEdit(random)(o.Object["spec"].(map[string]any))
 			}
 		})
 		c := w.toward(live, want)
@@ -55,11 +55,15 @@ func TestWriteNeverMore(t *testing.T) {
 		if diff := cmp.Diff(want.Object["spec"], w.get("a").Object["spec"]); diff != "" {
 			t.Fatalf("round %d, by %q (-want +got):\n%s", round, result.Method, diff)
 		}
-		// Owned are those fields that we owned before and that were set now, as far as they are still there.
+		// Owned are those fields that we owned before and that were set now, as far as they are
+		// still there, and the maps and lists that came into being with them.
 		allowed := slices.Clone(before)
 		c.Set.Iterate(func(p fieldpath.Path) { allowed = append(allowed, p.String()[1:]) })
 		for _, field := range append(owned(t, result.Object, apply.Manager, "Apply"), owned(t, result.Object, apply.Manager, "Update")...) {
-			if !slices.Contains(allowed, field) && !isKey(field) {
+			within := func(set string) bool {
+				return set == field || strings.HasPrefix(set, field+".") || strings.HasPrefix(set, field+"[")
+			}
+			if !slices.ContainsFunc(allowed, within) && !isKey(field) {
 				t.Fatalf("round %d, by %q: crmirror owns %s", round, result.Method, field)
 			}
 			ours[field] = true
@@ -90,25 +94,22 @@ func isKey(field string) bool {
 }
 
 // edit is one change to a spec.
-type edit struct {
-	field string
-	do    func(spec map[string]any)
-}
+type edit func(spec map[string]any)
 
 func randomEdit(random *rand.Rand) edit {
 	n := random.IntN(4)
 	text := fmt.Sprint("v", n)
 	scalarEdit := func(field string, v any) edit {
-		return edit{field, func(spec map[string]any) {
+		return func(spec map[string]any) {
 			if n == 0 {
 				delete(spec, field)
 			} else {
 				spec[field] = v
 			}
-		}}
+		}
 	}
 	mapEdit := func(field string) edit {
-		return edit{field, func(spec map[string]any) {
+		return func(spec map[string]any) {
 			m, _ := spec[field].(map[string]any)
 			m = maps.Clone(m)
 			if m == nil {
@@ -120,7 +121,7 @@ func randomEdit(random *rand.Rand) edit {
 				m[[]string{"k", "l/m"}[n%2]] = text
 			}
 			spec[field] = m
-		}}
+		}
 	}
 	switch random.IntN(9) {
 	case 0:
@@ -136,7 +137,7 @@ func randomEdit(random *rand.Rand) edit {
 	case 5:
 		return mapEdit("extra")
 	case 6:
-		return edit{"tags", func(spec map[string]any) {
+		return func(spec map[string]any) {
 			tags := list(spec["tags"])
 			if slices.Contains(tags, any(text)) {
 				tags = slices.DeleteFunc(slices.Clone(tags), func(v any) bool { return v == any(text) })
@@ -146,11 +147,11 @@ func randomEdit(random *rand.Rand) edit {
 			if spec["tags"] = tags; len(tags) == 0 {
 				delete(spec, "tags")
 			}
-		}}
+		}
 	case 7:
 		return scalarEdit("note", text)
 	}
-	return edit{"ports", func(spec map[string]any) {
+	return func(spec map[string]any) {
 		ports := slices.Clone(list(spec["ports"]))
 		i := slices.IndexFunc(ports, func(p any) bool { return p.(map[string]any)["port"] == any(int64(n+1)) })
 		switch {
@@ -167,5 +168,5 @@ func randomEdit(random *rand.Rand) edit {
 		if spec["ports"] = ports; len(ports) == 0 {
 			delete(spec, "ports")
 		}
-	}}
+	}
 }

@@ -171,9 +171,8 @@ func (c *Client) Create(ctx context.Context, o Object, body map[string]any) (*un
 
 // Operation is one of a JSON patch (RFC 6902).
 type Operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
+	Op, Path string
+	Value    any // not of "remove"
 }
 
 // MarshalJSON writes a value where the operation has one, null included.
