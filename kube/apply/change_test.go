@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -185,6 +184,3 @@ func with(obj *unstructured.Unstructured, edit func(*unstructured.Unstructured))
 	edit(obj)
 	return obj
 }
-
-// soon is a timeout that a test waits for.
-const soon = 300 * time.Millisecond

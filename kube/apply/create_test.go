@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -160,6 +161,11 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := w.writer().Read(t.Context(), w.key("b"), "v1"); !errors.Is(err, apply.ErrNotFound) {
 		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.writer().Read(ctx, w.key("a"), "v1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
 	}
 	_, err = w.writer().Read(t.Context(), w.key("a"), "v7")
 	rejected(t, err, apply.NoKind)

@@ -63,6 +63,9 @@ func (e *Rejected) Error() string {
 	return string(e.Verdict) + ": " + e.Message
 }
 
+// conversionFailed begins what the server says when a CRD's conversion webhook does not answer.
+const conversionFailed = "conversion webhook for"
+
 var (
 	// errTest is the answer to a JSON patch whose test failed, and to one that does
 	// not fit the object: the server does not tell which.
@@ -125,7 +128,7 @@ func answer(s metav1.Status, at wire.Object, hide hidden) error {
 func admission(s metav1.Status, reject func(Verdict, bool) error) error {
 	says := func(words string) bool { return strings.Contains(s.Message, words) }
 	switch {
-	case says("failed calling webhook"), says("conversion webhook for"):
+	case says("failed calling webhook"), says(conversionFailed):
 		return reject(Failing, true)
 	case says("admission webhook") && says("denied the request"):
 		return reject(Denied, false)

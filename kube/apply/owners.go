@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,11 +103,16 @@ func (w *Writer) findOwner(ctx context.Context, at wire.Object, reference map[st
 	return string(live.GetUID()), nil
 }
 
-// unread is the refusal of a write for which something could not be read.
+// unread is what it means that something could not be read.
 func unread(err error) error {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && apierrors.IsForbidden(err) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &status) && apierrors.IsForbidden(err):
 		return &Rejected{Verdict: Forbidden, Message: hidden{}.words(status.Status())}
+	case errors.As(err, &status) && strings.Contains(err.Error(), conversionFailed):
+		return &Rejected{Verdict: Failing, Message: hidden{}.words(status.Status()), Retry: true}
 	}
 	return &Rejected{Verdict: Unavailable, Message: hidden{}.cut(err.Error()), Retry: true}
 }

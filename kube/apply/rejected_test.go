@@ -341,19 +341,20 @@ func (w *widgets) proxied(write func(rw http.ResponseWriter, r *http.Request, pa
 func TestUncertain(t *testing.T) {
 	w := install(t, "uncertain")
 	w.typ("v1")
-	for name, lose := range map[string]func(http.ResponseWriter, *http.Request){
-		"connection-lost": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"asked-to-retry": func(rw http.ResponseWriter, _ *http.Request) {
+	for name, lose := range map[string]func(http.ResponseWriter, *http.Request, context.CancelFunc){
+		"connection-lost": func(http.ResponseWriter, *http.Request, context.CancelFunc) { panic(http.ErrAbortHandler) },
+		"asked-to-retry": func(rw http.ResponseWriter, _ *http.Request, _ context.CancelFunc) {
 			rw.Header().Set("Retry-After", "1")
 			rw.WriteHeader(http.StatusServiceUnavailable)
 		},
-		"timeout-of-etcd": func(rw http.ResponseWriter, _ *http.Request) {
+		"timeout-of-etcd": func(rw http.ResponseWriter, _ *http.Request, _ context.CancelFunc) {
 			rw.Header().Set("Content-Type", "application/json")
 			rw.WriteHeader(http.StatusInternalServerError)
 			_, _ = rw.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: request timed out","code":500}`))
 		},
-		"no-answer": func(_ http.ResponseWriter, r *http.Request) {
+		"interrupted": func(_ http.ResponseWriter, r *http.Request, cancel context.CancelFunc) {
 			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+			cancel()
 			<-r.Context().Done()
 		},
 	} {
@@ -361,20 +362,18 @@ func TestUncertain(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				live := w.create("other", name, "{size: 1}")
 				defer w.delete(name)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
 				var sent atomic.Int32
 				config := w.proxied(func(rw http.ResponseWriter, r *http.Request, pass func()) {
 					sent.Add(1)
 					if lands {
 						pass()
 					}
-					lose(rw, r)
+					lose(rw, r, cancel)
 				})
-				timeout := patience
-				if name == "no-answer" {
-					timeout = soon
-				}
-				writer := newWriter(t, config, apply.Options{Timeout: timeout})
-				_, err := writer.Write(t.Context(), w.become(live, "{size: 2, replicas: 1, mode: auto}"))
+				writer := newWriter(t, config, apply.Options{Timeout: patience})
+				_, err := writer.Write(ctx, w.become(live, "{size: 2, replicas: 1, mode: auto}"))
 				if !errors.Is(err, apply.ErrUncertain) || errors.Is(err, apply.ErrMoved) {
 					t.Errorf("got %v, want ErrUncertain", err)
 				}
