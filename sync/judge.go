@@ -236,13 +236,10 @@ func (m *Mirror) normalize(j *judgement) error {
 		return nil
 	}
 	j.shape = &rule.Shape
-	for _, content := range []map[string]any{j.git, j.base.content} {
-		j.shaped = j.shaped.Union(places(j.shape, content))
-	}
+	j.addShaped(j.git, j.base.content)
 	if j.live == nil {
 		return nil
 	}
-	j.shaped = j.shaped.Union(places(j.shape, j.live.Object))
 	encoded, err := kube.Encode(j.live, j.shape)
 	if err != nil {
 		j.finding = err.Error()
@@ -253,28 +250,17 @@ func (m *Mirror) normalize(j *judgement) error {
 		return fmt.Errorf("judge %s: %w", j.key, err)
 	}
 	j.cluster = obj.Object
+	j.addShaped(j.live.Object, j.cluster)
 	return nil
 }
 
-// places are the paths of content that a shape drops or redacts.
-func places(shape *kube.Shape, content map[string]any) *fieldpath.Set {
-	set := fieldpath.NewSet()
-	if content == nil {
-		return set
-	}
-	for _, place := range shape.Places(content) {
-		var path fieldpath.Path
-		for _, step := range place {
-			switch s := step.(type) {
-			case string:
-				path = append(path, fieldpath.FieldNameElement(s))
-			case int:
-				path = append(path, fieldpath.IndexElement(s))
-			}
+// addShaped notes what the rules drop or redact in contents.
+func (j *judgement) addShaped(contents ...map[string]any) {
+	for _, content := range contents {
+		if content != nil {
+			j.shaped = j.shaped.Union(threeway.Places(j.typ, content, j.shape.Places(content)))
 		}
-		set.Insert(path)
 	}
-	return set
 }
 
 // landedMeanwhile tells whether another agent's write may have landed after its
@@ -296,21 +282,58 @@ func (t *twoWay) object(j *judgement, move threeway.Move) string {
 		}
 		return ""
 	}
-	if taken, ok := t.taken[j.key]; ok && move.Path != nil {
-		for _, owner := range j.owners.Owners(move.Path) {
-			if taken.has(move.Path, owner.Name) {
-				return takenBack + owner.Name
-			}
+	for _, lost := range t.taken[j.key] {
+		if lost.path.Equals(move.Path) && lost.hasBack(j) {
+			return takenBack + lost.manager
 		}
 	}
 	return ""
 }
 
-// taking is which owners lost which fields of an object to us.
-type taking []apply.Displaced
+// loss is a field that an owner lost to us, and the value that it had there. An owner
+// that sets that very value again takes the field back; another value is a change like any.
+type loss struct {
+	path    fieldpath.Path
+	manager string
+	value   any // nil with absent
+	present bool
+}
 
-func (t taking) has(path fieldpath.Path, manager string) bool {
-	return slices.ContainsFunc(t, func(d apply.Displaced) bool {
-		return d.Owner.Name == manager && d.Path.Equals(path)
-	})
+func (l loss) hasBack(j *judgement) bool {
+	value, present := valueAt(j.cluster, l.path)
+	return present == l.present && kube.EqualValues(value, l.value) &&
+		slices.ContainsFunc(j.owners.Owners(l.path), func(o apply.Owner) bool { return o.Name == l.manager })
+}
+
+// losses are the fields that owners lost by a write, with the values of before.
+func losses(displaced []apply.Displaced, before map[string]any) []loss {
+	var list []loss
+	for _, d := range displaced {
+		value, present := valueAt(before, d.Path)
+		list = append(list, loss{path: d.Path, manager: d.Owner.Name, value: value, present: present})
+	}
+	return list
+}
+
+// valueAt returns the value at a path of content.
+func valueAt(content map[string]any, path fieldpath.Path) (any, bool) {
+	var at any = content
+	steps := stepsOf(content, path)
+	if len(steps) != len(path) {
+		return nil, false
+	}
+	for _, step := range steps {
+		switch s := step.(type) {
+		case string:
+			fields, _ := at.(map[string]any)
+			value, ok := fields[s]
+			if !ok {
+				return nil, false
+			}
+			at = value
+		case int:
+			at = at.([]any)[s]
+		}
+	}
+	return at, true
 }

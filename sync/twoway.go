@@ -65,7 +65,7 @@ type twoWay struct {
 	landed  map[kube.Key]landing   // what is agreed since writes that no push acknowledged
 	doubt   map[kube.Key]announced // writes of this process that nobody answered
 	wrote   map[kube.Key]bool      // an informer may lag behind our own write
-	taken   map[kube.Key]taking
+	taken   map[kube.Key][]loss
 	left    map[kube.Key]leftOpen // what is open about an object, as it was judged last
 
 	judging map[kube.Key]bool // in this cycle; the mirror leaves them alone
@@ -89,7 +89,7 @@ func newTwoWay(opts TwoWay) *twoWay {
 		landed: map[kube.Key]landing{},
 		doubt:  map[kube.Key]announced{},
 		wrote:  map[kube.Key]bool{},
-		taken:  map[kube.Key]taking{},
+		taken:  map[kube.Key][]loss{},
 		left:   map[kube.Key]leftOpen{},
 	}
 }

@@ -199,7 +199,7 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 	// Writes that were made for the state before ours are refused from here on.
 	delete(t.doubt, j.key)
 	t.carried = slices.DeleteFunc(t.carried, func(e announced) bool { return e.Key == j.key })
-	t.taken[j.key] = append(t.taken[j.key], result.Displaced...)
+	t.taken[j.key] = append(t.taken[j.key], losses(result.Displaced, j.cluster)...)
 	j.done = append(j.done, applied{action: d.Object, method: result.Method, fields: d.Set.Union(d.Remove), displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
 	j.base, j.live, j.result = now, result.Object, &result
 	if err := m.decide(j); err != nil {

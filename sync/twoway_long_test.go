@@ -1,0 +1,11 @@
+//go:build long
+
+package sync
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTwoWritersLong is TestTwoWriters over two dozen objects, for thousands of edits.
+func TestTwoWritersLong(t *testing.T) { twoWriters(t, uint64(time.Now().UnixNano()), 60, 24) }
