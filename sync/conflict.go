@@ -102,7 +102,7 @@ func (j *judgement) show(path fieldpath.Path, v threeway.Value) Shown {
 		return unknown
 	case !v.Present:
 		return absent
-	case j.kind.Group == "" && j.kind.Kind == "Secret", kube.ContainsRedaction(v.V), j.touchesShaped(path):
+	case j.kind.Group == "" && j.kind.Kind == "Secret", v.Hidden, kube.ContainsRedaction(v.V):
 		return redacted
 	case len(path) == 0:
 		return object
@@ -112,23 +112,6 @@ func (j *judgement) show(path fieldpath.Path, v threeway.Value) Shown {
 		return "(unreadable)"
 	}
 	return Shown(shorten(printable(string(b)), shownRunes))
-}
-
-// touchesShaped tells whether a path lies in, or holds, what the rules leave out.
-func (j *judgement) touchesShaped(path fieldpath.Path) bool {
-	if j.shaped == nil {
-		return false
-	}
-	for i := range path {
-		if j.shaped.Has(path[:i+1]) {
-			return true
-		}
-	}
-	below := j.shaped
-	for _, step := range path {
-		below = below.WithPrefix(step)
-	}
-	return !below.Empty()
 }
 
 // stepsOf translates a path into map keys and list indices of content, as far as
