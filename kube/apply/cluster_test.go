@@ -51,7 +51,8 @@ func installWith(t *testing.T, name string, edit func(crd string) string) *widge
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &widgets{t: t, config: config, client: client, group: name + ".test.dev", namespace: server.Namespace(t)}
+	w := &widgets{t: t, config: config, client: client, namespace: server.Namespace(t)}
+	w.group = name + "." + w.namespace + ".dev" // another one each time, for go test -count
 	content, err := os.ReadFile("testdata/widgets.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -136,12 +136,12 @@ func TestForbidden(t *testing.T) {
 func (w *widgets) allow(user string, verbs ...string) {
 	w.t.Helper()
 	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
+		ObjectMeta: metav1.ObjectMeta{Name: user + "." + w.group},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{w.group}, Resources: []string{"widgets"}, Verbs: verbs}},
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		ObjectMeta: metav1.ObjectMeta{Name: user + "." + w.group},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}
 	if _, err := w.typed().RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{}); err != nil {
