@@ -145,7 +145,7 @@ func (db *DB) mergeable() (ours []*pack.Pack, sizes map[*pack.Pack]int64, err er
 // merge writes the objects of several packs as one and retires the packs. With
 // live, it leaves out what is not. Nothing may be written meanwhile.
 func (db *DB) merge(ctx context.Context, group []*pack.Pack, all bool, live *Live) error {
-	m := &merger{db: db, ctx: ctx, packs: group, full: all, thin: db.thin && !all}
+	m := &merger{db: db, ended: ctx.Err, packs: group, full: all, thin: db.thin && !all}
 	if err := m.plan(); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -49,7 +48,7 @@ type slot struct {
 // is a delta of another than would keep the chains short.
 type merger struct {
 	db    *DB
-	ctx   context.Context // of this one merge
+	ended func() error // what ends the merge early
 	packs []*pack.Pack
 	items []item        // by hash
 	slots [][]slot      // of each pack, by place
@@ -117,7 +116,7 @@ func (m *merger) plan() error {
 	for _, slots := range m.slots {
 		slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.at, b.at) })
 	}
-	return m.ctx.Err()
+	return m.ended()
 }
 
 func isDelta(t object.Type) int {
@@ -156,8 +155,10 @@ func (m *merger) write(f *os.File) (index []byte, sum object.Hash, err error) {
 	}
 	for _, slots := range m.slots {
 		for n, s := range slots {
-			if n%256 == 0 && m.ctx.Err() != nil {
-				return nil, m.sum, m.ctx.Err()
+			if n%256 == 0 {
+				if err := m.ended(); err != nil {
+					return nil, m.sum, err
+				}
 			}
 			if m.dropped(s.item) {
 				continue
@@ -192,7 +193,8 @@ func (m *merger) put(i int32) error {
 	if err != nil {
 		return err
 	}
-	base, baseHash := int32(-1), raw.BaseRef
+	var base int32
+	baseHash := raw.BaseRef
 	switch raw.Type {
 	case object.OfsDelta:
 		if base = m.slotItem(it.pack, raw.BaseOfs); base < 0 {
