@@ -51,6 +51,14 @@ test-long: controlplane ## Run the long tests: models, kills, soaks (the files w
 	packages="$$(dirname $$files | sort -u | sed 's|^|./|' | paste -sd ' ' -)"; \
 	set -x; $(TEST) -v -timeout 40m -tags long -run "^($$tests)$$" $$packages
 
+# One can be as short as three minutes and tell growth.
+MINUTES ?= 10
+
+.PHONY: soak
+soak: controlplane ## Watch the agent under steady change for MINUTES (default 10); chart in out/soak, fails on growth
+	SOAK_MINUTES=$(MINUTES) SOAK_OUT=$(CURDIR)/out/soak \
+		go test -count 1 -timeout $$(($(MINUTES) + 15))m -v -tags long -run '^TestSteady$$' ./cmd/internal/soak
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test on FUZZTIME inputs (default 100000x)
 	@grep -rho --include='*_test.go' --with-filename '^func Fuzz[A-Za-z0-9_]*' cmd kube gitstore sync | \

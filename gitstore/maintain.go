@@ -46,6 +46,9 @@ func (s *Store) Maintain(ctx context.Context, keep []Hash) error {
 	if s.layout.own {
 		return s.db.MergeAll(ctx)
 	}
+	if s.damaged {
+		return nil // it is about to be cloned anew
+	}
 	live, err := s.live(keep)
 	if err == nil {
 		err = s.db.Repack(ctx, live)
@@ -86,6 +89,9 @@ func (s *Store) live(keep []Hash) (odb.Live, error) {
 			parents[h] = w.parents
 			todo = append(todo, w.parents...)
 		}
+	}
+	if _, here := parents[s.head]; !here && !s.head.IsZero() {
+		return odb.Live{}, fmt.Errorf("read commit %s: %w", s.head, ErrMissing)
 	}
 	live := odb.Live{Commits: odb.ParentsFirst(tips, parents), Objects: slices.Concat(keep, refs)}
 	for _, u := range s.unsent.list {

@@ -51,17 +51,24 @@ func Encode(obj *unstructured.Unstructured, shape *Shape) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := canon.Append(nil, shaped)
+	// YAML is about as long as JSON: the result is neither grown in steps nor kept
+	// with much room to spare.
+	size := jsonSize(shaped)
+	if size > MaxJSON {
+		return nil, tooLarge(size)
+	}
+	out, err := canon.Append(make([]byte, 0, size+size/16), shaped)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	// JSON is at most about twice as long as YAML, so small output needs no count.
-	if len(out) > MaxJSON/4 {
-		if size := jsonSize(shaped); size > MaxJSON || len(out) > canon.MaxBytes {
-			return nil, fmt.Errorf("encode: %w: %d bytes as JSON, at most %d are stored", ErrTooLarge, size, MaxJSON)
-		}
+	if len(out) > canon.MaxBytes {
+		return nil, tooLarge(size)
 	}
 	return out, nil
+}
+
+func tooLarge(size int) error {
+	return fmt.Errorf("encode: %w: %d bytes as JSON, at most %d are stored", ErrTooLarge, size, MaxJSON)
 }
 
 // apply returns what is to be stored of an object. It shares values with obj.

@@ -51,6 +51,9 @@ func floatSize(f float64) int {
 
 func stringSize(s string) int {
 	n := len(`""`)
+	if asIs(s) {
+		return n + len(s)
+	}
 	for _, r := range s {
 		switch {
 		case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t' || r == '\b' || r == '\f':
@@ -62,4 +65,14 @@ func stringSize(s string) int {
 		}
 	}
 	return n
+}
+
+// asIs tells whether a string has nothing that JSON escapes, and only ASCII.
+func asIs(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x80 {
+			return false
+		}
+	}
+	return true
 }

@@ -28,7 +28,7 @@ type Entry struct {
 	Op  Presence
 
 	// Of a present object: its encoded bytes or, once they were written to the
-	// object store, nil and their Digest there.
+	// object store, nil; and their Digest, zero while it is not known.
 	Content         []byte
 	Digest          gitstore.Hash
 	UID             types.UID

@@ -72,19 +72,19 @@ func (m *Mirror) checkMarker() error {
 func (m *Mirror) planMarker(p *plan) error {
 	want := m.opts.Tree
 	want.ClusterUID = m.uid
-	if m.marker != nil && !m.adoptionSettled(p) {
+	if m.marker != nil && m.marker.Adopted != nil && !m.adoptionSettled(p) {
 		want.Adopted = m.marker.Adopted
 	}
 	p.marker = &want
+	if m.marker != nil && m.marker.Equal(&want) {
+		return nil // also when a person formatted it
+	}
 	content, err := want.Marshal()
 	if err != nil {
 		return fmt.Errorf("write %s: %w", MarkerName, err)
 	}
 	if blob, ok := m.repo.Lookup(MarkerName); ok && blob == gitstore.BlobHash(content) {
 		return nil
-	}
-	if m.marker != nil && m.marker.Equal(&want) {
-		return nil // a person formatted it
 	}
 	p.edits = append(p.edits, gitstore.Edit{Path: MarkerName, Content: content})
 	return nil

@@ -32,6 +32,7 @@ func (m *Mirror) remember(entries []Entry) {
 	known := m.loaded && !m.stale && !m.repo.Unpushed()
 	for _, e := range entries {
 		if e.Op == Present {
+			e.Digest = digestOf(e)
 			delete(m.waiting, e.Key)
 			if known && m.inGit(e) {
 				delete(m.pending, e.Key)
@@ -53,8 +54,9 @@ func (m *Mirror) inGit(e Entry) bool {
 	return true
 }
 
+// digestOf returns the hash that a present object's file has.
 func digestOf(e Entry) gitstore.Hash {
-	if e.Content == nil {
+	if e.Content == nil || !e.Digest.IsZero() {
 		return e.Digest
 	}
 	return gitstore.BlobHash(e.Content)

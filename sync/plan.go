@@ -40,7 +40,11 @@ type plan struct {
 // plan judges every pending entry against the present head. It reads from git
 // and, before it lets a deletion through, from the cluster; it writes nothing.
 func (m *Mirror) plan(ctx context.Context, now time.Time) (*plan, error) {
-	p := &plan{index: m.index.clone(), postponed: map[kube.Key]error{}}
+	p := &plan{
+		index: m.index.clone(), postponed: map[kube.Key]error{},
+		// As many as there can be: in a first sync, growing them would take twice the room.
+		edits: make([]gitstore.Edit, 0, len(m.pending)), changes: make([]Change, 0, len(m.pending)),
+	}
 	if err := m.prefetch(ctx); err != nil {
 		return nil, err
 	}

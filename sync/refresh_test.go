@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -169,5 +170,37 @@ func TestChangesOfAnother(t *testing.T) {
 	}
 	if is, ok := w.mirror.repo.Lookup(PathOf(widget(2))); !ok || is == (gitstore.Hash{}) {
 		t.Error("the file is gone")
+	}
+}
+
+// TestLoadFollowsChange counts what learning a tree anew allocates after another
+// writer changed one file: as much among a thousand files as among fifty.
+func TestLoadFollowsChange(t *testing.T) {
+	allocated := map[int]uint64{}
+	for _, n := range []int{50, 1000} {
+		w := newWorld(t)
+		w.put(widgetRange(0, n)...)
+		w.start()
+		w.list(widgets, namespaceResource)
+		w.cycle()
+		w.person("Edit", func(dir string) {
+			name := filepath.Join(dir, "clusters", "lab", filepath.FromSlash(PathOf(widget(2))))
+			if err := os.WriteFile(name, []byte("a: person's\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := w.mirror.repo.Fetch(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := w.mirror.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		allocated[n] = after.Mallocs - before.Mallocs
+	}
+	if few, many := allocated[50], allocated[1000]; many > few+300 {
+		t.Errorf("%d allocations among 1,000 files, %d among 50", many, few)
 	}
 }

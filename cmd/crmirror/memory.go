@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -11,9 +12,38 @@ const (
 	// tidyEvery is how often the agent looks whether a burst of work is over.
 	tidyEvery = 5 * time.Second
 	// burstBytes is what has to be allocated before memory is given back, and
-	// restBytes what may be allocated in a period that counts as rest.
-	burstBytes, restBytes = 64 << 20, 8 << 20
+	// restBytes what may be allocated in a period that counts as rest: what a few
+	// changes take, and far less than a slow flood of them does.
+	burstBytes, restBytes = 64 << 20, 1 << 20
+
+	// boundEvery is how often the limit follows the number of objects.
+	boundEvery = 2 * time.Second
+	// An agent may hold baseBytes, and objectBytes for each object. Of the process's memory
+	// that leaves out some 30 MB of the program itself.
+	baseBytes, objectBytes = 140e6, 600
 )
+
+// bound lets the collector work harder when memory nears what an agent of so many
+// objects may take, as it does in a first sync: by itself the runtime lets garbage grow to
+// the size of what is live. It runs until ctx ends. A limit that the user set (GOMEMLIMIT)
+// stands.
+func bound(ctx context.Context, objects func() int) {
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return
+	}
+	ticker := time.NewTicker(boundEvery)
+	defer ticker.Stop()
+	for {
+		debug.SetMemoryLimit(memoryLimit(objects()))
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func memoryLimit(objects int) int64 { return baseBytes + objectBytes*int64(objects) }
 
 // tidy gives memory back to the system when a burst of work is over: a first sync,
 // a resync, maintenance. The runtime by itself collects garbage when as much was

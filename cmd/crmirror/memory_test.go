@@ -15,14 +15,15 @@ func TestBurst(t *testing.T) {
 		{1 * mb, false},   //
 		{100 * mb, false}, // the first sync
 		{90 * mb, false},  //
-		{2 * mb, true},    // it is over
-		{2 * mb, false},   // nothing new to give back
+		{1 * mb, true},    // it is over
+		{1 * mb, false},   // nothing new to give back
 		{30 * mb, false},  // a load that goes on
 		{30 * mb, false},  //
 		{30 * mb, false},  //
-		{8 * mb, true},    //
-		{7 * mb, false},   // a trickle adds up, slowly
-		{57 * mb, false},  //
+		{5 * mb, false},   // a slow one
+		{1 * mb, true},    //
+		{1 * mb, false},   // a trickle adds up, slowly
+		{63 * mb, false},  //
 		{0, true},         //
 		{0, false},        //
 	} {

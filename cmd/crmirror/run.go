@@ -85,6 +85,11 @@ func (s *session) serve(ctx context.Context) error {
 		defer close(tidied)
 		tidy(watch)
 	}()
+	bounded := make(chan struct{})
+	go func() {
+		defer close(bounded)
+		bound(watch, s.objects)
+	}()
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -103,7 +108,17 @@ func (s *session) serve(ctx context.Context) error {
 	<-schedule.Stop().Done()
 	<-released
 	<-tidied
+	<-bounded
 	return errors.Join(err, <-fleet, endpoint.close())
+}
+
+// objects is how many objects the informers have seen.
+func (s *session) objects() int {
+	n := 0
+	for _, status := range s.fleet.Status() {
+		n += status.Objects
+	}
+	return n
 }
 
 // schedule sets up what runs by the clock.

@@ -81,8 +81,11 @@ func tail(name string, n int, dir bool) int {
 
 // AppendEntry appends one entry in git's format to the content of a tree.
 func AppendEntry(dst []byte, name string, mode filemode.FileMode, h Hash) []byte {
-	dst = strconv.AppendUint(dst, uint64(mode), 8)
-	dst = append(dst, ' ')
+	if mode == filemode.Regular { // nearly all are
+		dst = append(dst, "100644 "...)
+	} else {
+		dst = append(strconv.AppendUint(dst, uint64(mode), 8), ' ')
+	}
 	dst = append(dst, name...)
 	dst = append(dst, 0)
 	return append(dst, h[:]...)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/crmirror/crmirror/gitstore/object"
 	"github.com/crmirror/crmirror/gitstore/pack"
@@ -24,13 +25,15 @@ const (
 	// mergeBytes bounds what is merged at once: it takes some tenths of a second,
 	// and nothing else is done meanwhile. Larger packs wait for a merge of all.
 	mergeBytes = 32 << 20
+	// retireTime is how long replaced packs stay: a reader may have them open. Git
+	// itself leaves no time at all, for its own readers look for packs anew.
+	retireTime = 10 * time.Second
 )
 
 // Compact merges packs that this process wrote (or, with OwnAll, any) where
 // many small ones lie, a bounded number of bytes at once. With all, it merges
 // every one of them, so that nothing leans on anything outside the pack that
-// comes of it. Those replaced are deleted one merge later: a reader may have
-// them open.
+// comes of it. Those replaced are deleted by a later call.
 //
 // Invariant: a pack is deleted only after the pack that holds all its objects
 // is complete on disk. Tests: TestCompactKeepsObjects, TestKilledWhileMerging in gitstore.
@@ -42,6 +45,9 @@ func (db *DB) MergeAll(ctx context.Context) error { return db.compact(ctx, true)
 func (db *DB) compact(ctx context.Context, all bool) error {
 	if db.multiIndexed() {
 		return nil
+	}
+	if err := db.forgetReplaced(); err != nil {
+		return err
 	}
 	group, err := db.group(all)
 	if err != nil || len(group) < 2 {
@@ -145,7 +151,7 @@ func (db *DB) mergeable() (ours []*pack.Pack, sizes map[*pack.Pack]int64, err er
 // merge writes the objects of several packs as one and retires the packs. With
 // live, it leaves out what is not. Nothing may be written meanwhile.
 func (db *DB) merge(ctx context.Context, group []*pack.Pack, all bool, live *Live) error {
-	m := &merger{db: db, ctx: ctx, packs: group, full: all, thin: db.thin && !all}
+	m := &merger{db: db, ended: ctx.Err, packs: group, full: all, thin: db.thin && !all}
 	if err := m.plan(); err != nil {
 		return err
 	}
@@ -171,6 +177,7 @@ func (db *DB) merge(ctx context.Context, group []*pack.Pack, all bool, live *Liv
 		delete(db.wrote, p.Path())
 		db.retired = append(db.retired, p.Path())
 	}
+	db.replaced = time.Now()
 	for _, h := range m.left {
 		delete(db.dropped, h)
 	}
@@ -183,8 +190,18 @@ func (db *DB) merge(ctx context.Context, group []*pack.Pack, all bool, live *Liv
 	return errors.Join(err, db.noteWrote())
 }
 
-// deleteRetired removes packs that were replaced a generation ago: index
-// first, for readers find packs by it.
+// forgetReplaced deletes replaced packs once their time is over.
+func (db *DB) forgetReplaced() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if len(db.retired) == 0 || time.Since(db.replaced) < retireTime {
+		return nil
+	}
+	return errors.Join(db.deleteRetired(), db.noteWrote())
+}
+
+// deleteRetired removes packs that were replaced before: index first, for readers
+// find packs by it.
 func (db *DB) deleteRetired() error {
 	if db.multiIndexed() {
 		return nil // they wait

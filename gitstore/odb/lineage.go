@@ -83,7 +83,7 @@ func (m *merger) commit(h object.Hash) (root object.Hash, parents []object.Hash,
 func (m *merger) trace(commits []object.Hash) error {
 	roots := map[object.Hash]object.Hash{}
 	for _, h := range commits {
-		if err := m.ctx.Err(); err != nil {
+		if err := m.ended(); err != nil {
 			return err
 		}
 		root, parents, err := m.commit(h)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +24,7 @@ type item struct {
 	pack  int32 // the pack that its entry is taken from
 	pred  int32 // the item of the version before, -1 for none
 	gen   int32 // how many versions came before that are items
+	base  int32 // the item that it was written as a delta of, -1 for none
 	at    int64 // where its entry lies there
 	end   int64
 	to    int64 // where it lies in the new pack, 0 until it is written
@@ -48,7 +48,7 @@ type slot struct {
 // is a delta of another than would keep the chains short.
 type merger struct {
 	db    *DB
-	ctx   context.Context // of this one merge
+	ended func() error // what ends the merge early
 	packs []*pack.Pack
 	items []item        // by hash
 	slots [][]slot      // of each pack, by place
@@ -96,7 +96,7 @@ func (m *merger) plan() error {
 			if err != nil {
 				return err
 			}
-			all = append(all, item{hash: e.Hash, crc: e.CRC, pack: int32(i), pred: -1, at: e.Offset, end: end, kind: raw.Type})
+			all = append(all, item{hash: e.Hash, crc: e.CRC, pack: int32(i), pred: -1, base: -1, at: e.Offset, end: end, kind: raw.Type})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b item) int {
@@ -116,7 +116,7 @@ func (m *merger) plan() error {
 	for _, slots := range m.slots {
 		slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.at, b.at) })
 	}
-	return m.ctx.Err()
+	return m.ended()
 }
 
 func isDelta(t object.Type) int {
@@ -155,8 +155,10 @@ func (m *merger) write(f *os.File) (index []byte, sum object.Hash, err error) {
 	}
 	for _, slots := range m.slots {
 		for n, s := range slots {
-			if n%256 == 0 && m.ctx.Err() != nil {
-				return nil, m.sum, m.ctx.Err()
+			if n%256 == 0 {
+				if err := m.ended(); err != nil {
+					return nil, m.sum, err
+				}
 			}
 			if m.dropped(s.item) {
 				continue
@@ -191,7 +193,8 @@ func (m *merger) put(i int32) error {
 	if err != nil {
 		return err
 	}
-	base, baseHash := int32(-1), raw.BaseRef
+	var base int32
+	baseHash := raw.BaseRef
 	switch raw.Type {
 	case object.OfsDelta:
 		if base = m.slotItem(it.pack, raw.BaseOfs); base < 0 {
@@ -201,20 +204,20 @@ func (m *merger) put(i int32) error {
 	case object.RefDelta:
 		base = m.find(baseHash)
 	default:
-		if done, err := m.putDelta(i); done || err != nil {
+		if done, err := m.putNew(i); done || err != nil {
 			return err
 		}
 		return m.copyWhole(i, raw)
 	}
 	if m.full && base != m.target(i) {
-		if done, err := m.putDelta(i); done || err != nil {
+		if done, err := m.putDelta(i, m.target(i)); done || err != nil {
 			return err
 		}
 	}
 	if done, err := m.copyDelta(i, raw, base, baseHash); done || err != nil {
 		return err
 	}
-	if done, err := m.putDelta(i); done || err != nil {
+	if done, err := m.putNew(i); done || err != nil {
 		return err
 	}
 	t, content, err := m.read.get(m.db, it.hash)
@@ -273,7 +276,7 @@ func (m *merger) copyDelta(i int32, raw pack.Raw, base int32, baseHash object.Ha
 	if err != nil {
 		return false, err
 	}
-	it.to, it.depth = m.w.Offset(), uint16(depth+1)
+	it.to, it.depth, it.base = m.w.Offset(), uint16(depth+1), base
 	if base < 0 {
 		return true, m.w.AddCompressedThin(it.hash, baseHash, raw.Size, deflated)
 	}
@@ -294,10 +297,27 @@ func (m *merger) usable(i int32) (bool, error) {
 // smallest is what an object must have to be tried as a delta, bytes.
 const smallest = 128
 
-// putDelta writes an item as a delta of an earlier version, if that is much smaller.
-func (m *merger) putDelta(i int32) (done bool, err error) {
+// putNew writes an item as a new delta, if there is an earlier version for it.
+func (m *merger) putNew(i int32) (done bool, err error) {
+	target := m.target(i)
+	if done, err := m.putDelta(i, target); done || err != nil {
+		return done, err
+	}
+	// The chain may be full: an item that was stored whole for that ends it.
+	if pred := m.items[i].pred; pred >= 0 {
+		if _, err := m.usable(pred); err != nil {
+			return false, err
+		}
+	}
+	if near := m.nearest(i); near != target {
+		return m.putDelta(i, near)
+	}
+	return false, nil
+}
+
+// putDelta writes an item as a delta of another, if that is much smaller.
+func (m *merger) putDelta(i, base int32) (done bool, err error) {
 	it := &m.items[i]
-	base := m.target(i)
 	if base < 0 {
 		return false, nil
 	}
@@ -320,7 +340,7 @@ func (m *merger) putDelta(i int32) (done bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	it.to, it.depth = m.w.Offset(), m.items[base].depth+1
+	it.to, it.depth, it.base = m.w.Offset(), m.items[base].depth+1, base
 	return true, m.w.AddOffsetDelta(it.hash, m.items[base].to, delta)
 }
 
@@ -349,6 +369,26 @@ func (m *merger) target(i int32) int32 {
 		}
 	}
 	return i
+}
+
+// nearest returns, of what the version before is a delta of in turn, the one that
+// leaves most of a chain: among near versions, or among farther ones if the near
+// ones leave less than half. Those of a chain that was written one by one are
+// followed by deltas of the same length again.
+func (m *merger) nearest(i int32) int32 {
+	const near, far = maxChain + fanOut, 1024
+	best := m.items[i].pred
+	if best < 0 {
+		return -1
+	}
+	reach := int32(near)
+	for b := best; b >= 0 && m.items[i].gen-m.items[b].gen <= reach; b = m.items[b].base {
+		best = b
+		if next := m.items[b].base; next >= 0 && m.items[i].gen-m.items[next].gen > reach && m.items[b].depth > maxChain/2 {
+			reach = far
+		}
+	}
+	return best
 }
 
 // contents keeps what was read last, for versions are compared with each other.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/crmirror/crmirror/gitstore/object"
 	"github.com/crmirror/crmirror/gitstore/pack"
@@ -38,13 +39,14 @@ type DB struct {
 	bases map[baseKey]base // delta bases read lately
 	kept  int              // bytes in bases
 
-	ownAll  bool
-	thin    bool
-	wrote   map[string]bool          // paths of packs that this process made
-	retired []string                 // paths of packs that were merged into another
-	dropped map[object.Hash]struct{} // what merges leave out
-	list    string                   // the file of Remember
-	listed  string                   // what it says
+	ownAll   bool
+	thin     bool
+	wrote    map[string]bool          // paths of packs that this process made
+	retired  []string                 // paths of packs that were merged into another
+	replaced time.Time                // when the last of them was
+	dropped  map[object.Hash]struct{} // what merges leave out
+	list     string                   // the file of Remember
+	listed   string                   // what it says
 }
 
 type baseKey struct {

@@ -137,60 +137,71 @@ func (d *dir) with(changed []entry, news *[]New) *dir {
 	if len(d.entries) == 0 {
 		return fill(changed, news)
 	}
-	next := &dir{entries: make([]entry, 0, len(d.entries)+len(changed))}
-	content := make([]byte, 0, int(d.size)+64*len(changed))
-	var delta pack.Delta
-	at := int64(0) // where the old folder's entry lies in its content
+	w := rewriter{old: d, next: &dir{entries: make([]entry, 0, len(d.entries)+len(changed))}}
+	w.content = make([]byte, 0, int(d.size)+64*len(changed))
 	same := true
-	i, j := 0, 0
-	for i < len(d.entries) || j < len(changed) {
-		c := 0
-		switch {
-		case i == len(d.entries):
-			c = 1
-		case j == len(changed):
-			c = -1
-		default:
-			c = compare(d.entries[i], changed[j])
-		}
-		var e entry
-		kept := c < 0
-		if c <= 0 {
-			e = d.entries[i]
-			i++
-		}
-		if c >= 0 {
-			kept = c == 0 && e.hash == changed[j].hash && e.mode == changed[j].mode
-			if !kept {
-				e = changed[j]
+	for _, e := range changed {
+		at, exists := slices.BinarySearchFunc(d.entries[w.done:], e, compare)
+		w.keep(at)
+		if exists {
+			if was := d.entries[w.done]; was.hash == e.hash && was.mode == e.mode {
+				continue
 			}
-			j++
+			w.skip()
 		}
-		from := len(content)
 		if !e.hash.IsZero() {
-			next.entries = append(next.entries, e)
-			content = object.AppendEntry(content, e.name, e.mode, e.hash)
+			w.add(e)
 		}
-		if kept {
-			delta.Copy(at, int64(len(content)-from))
-		} else if c == 0 || !e.hash.IsZero() {
-			delta.Insert(content[from:])
-			same = false
-		}
-		if c <= 0 {
-			at += int64(object.EntryLen(d.entries[i-1].name, d.entries[i-1].mode))
-		}
+		same = same && !exists && e.hash.IsZero()
 	}
 	if same {
 		return d
 	}
+	w.keep(len(d.entries) - w.done)
+	next := w.next
 	next.entries = slices.Clip(next.entries)
-	next.size = int64(len(content))
-	next.hash = object.Sum(object.Tree, content)
+	next.size = int64(len(w.content))
+	next.hash = object.Sum(object.Tree, w.content)
 	if len(next.entries) > 0 {
-		*news = append(*news, d.made(next, content, &delta, at))
+		*news = append(*news, w.made())
 	}
 	return next
+}
+
+// rewriter writes a folder's next version, and the delta that leads to it.
+type rewriter struct {
+	old, next *dir
+	content   []byte // of next
+	delta     pack.Delta
+	done      int   // how many entries of old were looked at
+	at        int64 // where they end in old's content
+}
+
+// keep takes over the next n entries.
+func (w *rewriter) keep(n int) {
+	run := w.old.entries[w.done : w.done+n]
+	from := len(w.content)
+	for i := range run {
+		w.content = object.AppendEntry(w.content, run[i].name, run[i].mode, run[i].hash)
+	}
+	size := int64(len(w.content) - from)
+	w.next.entries = append(w.next.entries, run...)
+	w.delta.Copy(w.at, size)
+	w.done, w.at = w.done+n, w.at+size
+}
+
+// skip leaves out the next entry.
+func (w *rewriter) skip() {
+	e := &w.old.entries[w.done]
+	w.done, w.at = w.done+1, w.at+int64(object.EntryLen(e.name, e.mode))
+}
+
+// add writes an entry that the old folder does not have.
+func (w *rewriter) add(e entry) {
+	from := len(w.content)
+	w.content = object.AppendEntry(w.content, e.name, e.mode, e.hash)
+	w.next.entries = append(w.next.entries, e)
+	w.delta.Insert(w.content[from:])
 }
 
 // fill returns a new folder with these entries, whose list it keeps, but those
@@ -215,14 +226,14 @@ func fill(entries []entry, news *[]New) *dir {
 
 // made describes the new folder as an object. Its delta is dropped when it
 // saves less than half, or when the old object was not written as we would
-// (size is what we think it has).
-func (d *dir) made(next *dir, content []byte, delta *pack.Delta, size int64) New {
-	n := New{Hash: next.hash, Content: content}
-	if size != d.size {
+// (its end is not where we think it is).
+func (w *rewriter) made() New {
+	n := New{Hash: w.next.hash, Content: w.content}
+	if w.at != w.old.size {
 		return n
 	}
-	if b := delta.Bytes(d.size); 2*len(b) < len(content) {
-		n.Base, n.Delta = d.hash, b
+	if b := w.delta.Bytes(w.old.size); 2*len(b) < len(w.content) {
+		n.Base, n.Delta = w.old.hash, b
 	}
 	return n
 }

@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,24 +94,41 @@ func compareDecoders(t *testing.T, stream string, from io.Reader) {
 	t.Helper()
 	wantTypes, wantObjects, wantErr := decoded(t, theirs(), strings.NewReader(stream))
 	types, objects, err := decoded(t, quick{theirs()}, from)
-	if wantErr != io.EOF { // broken: what came before is the same
+	if !errors.Is(wantErr, io.EOF) { // broken: what came before is the same
 		if len(types) < len(wantTypes) {
 			t.Fatalf("%q: %d events before %v, want %d before %v", stream, len(types), err, len(wantTypes), wantErr)
 		}
 		types, objects = types[:len(wantTypes)], objects[:len(wantObjects)]
-	} else if err != wantErr {
+	} else if !errors.Is(err, io.EOF) {
 		t.Fatalf("%q ends with %v, want %v", stream, err, wantErr)
 	}
-	for _, list := range [][]runtime.Object{objects, wantObjects} {
-		for _, object := range list {
-			emptyFields(object)
+	for i, want := range wantObjects {
+		live, ok := objects[i].(*unstructured.Unstructured)
+		if _, typed := want.(*unstructured.Unstructured); ok && !typed && (live.GetKind() != "Status" || strings.Contains(live.GetAPIVersion(), "/")) {
+			objects[i], wantObjects[i] = nil, nil // see TestKindsLikeTypes
+			continue
 		}
+		emptyFields(objects[i])
+		emptyFields(want)
 	}
-	if diff := cmp.Diff(wantTypes, types); diff != "" {
+	if diff := cmp.Diff(wantTypes, types, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%q: types differ (-want +got):\n%s", stream, diff)
 	}
-	if diff := cmp.Diff(wantObjects, objects); diff != "" {
+	if diff := cmp.Diff(wantObjects, objects, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%q: objects differ (-want +got):\n%s", stream, diff)
+	}
+}
+
+func TestKindsLikeTypes(t *testing.T) {
+	for _, kind := range []string{"Status", "APIGroup", "WatchEvent"} {
+		event := `{"type":"ADDED","object":{"apiVersion":"x.dev/v1","kind":"` + kind + `","metadata":{"name":"a"}}}`
+		_, objects, _ := decoded(t, quick{theirs()}, strings.NewReader(event))
+		if len(objects) != 1 {
+			t.Fatalf("%s: %d objects, want 1", kind, len(objects))
+		}
+		if live, ok := objects[0].(*unstructured.Unstructured); !ok || live.GetName() != "a" {
+			t.Errorf("a custom resource of kind %s is taken for %T", kind, objects[0])
+		}
 	}
 }
 

@@ -120,6 +120,21 @@ func (a *agent) synced(ctx context.Context) error {
 	return nil
 }
 
+// logged waits until the agent has logged something.
+func (a *agent) logged(ctx context.Context, text string) error {
+	err := poll(ctx, 5*time.Minute, func() error {
+		content, err := os.ReadFile(a.log)
+		if err == nil && !bytes.Contains(content, []byte(text)) {
+			err = errors.New("not logged")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %q in the agent's log: %w\n%s", text, err, a.tail())
+	}
+	return nil
+}
+
 // tail is the end of the agent's log.
 func (a *agent) tail() string {
 	content, _ := os.ReadFile(a.log)

@@ -130,8 +130,11 @@ func (b *bench) runAll(ctx context.Context, match *regexp.Regexp) error {
 }
 
 func (r Row) String() string {
-	if r.Bar == 0 {
+	if r.Bar == 0 && r.Reference == 0 {
 		return fmt.Sprintf("%s | %s | | | | %d", r.Name, amount(r.Ours, r.Unit), r.Runs)
+	}
+	if r.Bar == 0 {
+		return fmt.Sprintf("%s | %s | %s | %.3g | | %d", r.Name, amount(r.Ours, r.Unit), amount(r.Reference, r.Unit), r.Ratio, r.Runs)
 	}
 	verdict := "met"
 	if r.Ratio > r.Bar {

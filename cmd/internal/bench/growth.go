@@ -203,13 +203,16 @@ func (g *grower) first(ctx context.Context) error {
 	return g.store.Push(ctx)
 }
 
+// agree is the message of the base commits.
+const agree = "Agree"
+
 func (g *grower) save(ctx context.Context, edits []gitstore.Edit) error {
 	g.made++
 	when := time.Unix(1_700_000_000+int64(g.made), 0)
-	if _, err := g.store.Commit(ctx, gitstore.Commit{Edits: edits, Message: fmt.Sprintf("Change %d", g.made), When: when}); err != nil {
+	if _, err := g.store.Commit(ctx, gitstore.Commit{Edits: edits, Message: fmt.Sprintf("Change %d", g.made), When: when, BaseMessage: agree}); err != nil {
 		return err
 	}
-	_, err := g.store.Base(ctx, g.base, "Agree", when)
+	_, err := g.store.Base(ctx, g.base, agree, when)
 	return err
 }
 

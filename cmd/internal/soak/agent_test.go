@@ -39,18 +39,40 @@ type agent struct {
 // buildCrmirror builds the binary, with the race detector where the test has it.
 func buildCrmirror(t *testing.T) string {
 	t.Helper()
-	args := []string{"build", "-o", filepath.Join(t.TempDir(), "crmirror")}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
 			if setting.Key == "-race" && setting.Value == "true" {
-				args = append(args, "-race")
+				return build(t, "-race")
 			}
 		}
 	}
+	return build(t)
+}
+
+// build builds the binary.
+func build(t *testing.T, options ...string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "crmirror")
+	args := append([]string{"build", "-o", binary}, options...)
 	if out, err := exec.CommandContext(t.Context(), "go", append(args, "../../crmirror")...).CombinedOutput(); err != nil {
 		t.Fatalf("build crmirror: %v\n%s", err, out)
 	}
-	return args[2]
+	return binary
+}
+
+// resident is the memory that the agent has, in MB (10⁶ bytes).
+func (a *agent) resident() float64 {
+	a.t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var kib float64
+	_, rest, _ := strings.Cut(string(b), "VmRSS:")
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		a.t.Fatalf("resident memory of the agent: %v", err)
+	}
+	return kib * 1024 / 1e6
 }
 
 // keepLog collects the output of all lives in one file; "go test -artifacts" keeps it.
