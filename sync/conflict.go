@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/gitstore"
@@ -19,6 +20,7 @@ import (
 // is written on neither side until a person decides.
 type Conflict struct {
 	Key     kube.Key
+	Object  Object // in the cluster
 	File    string // from the repository's root
 	Line    int    // of the field in it; 0 when the file has none
 	Field   string // as server-side apply writes it, .spec.ports[name="http"].port; "" is the object
@@ -32,6 +34,20 @@ type Conflict struct {
 	When    time.Time
 
 	path fieldpath.Path
+}
+
+// Object names an object of the cluster, as an Event refers to it. Without a UID there is none.
+type Object struct {
+	APIVersion, Kind, Namespace, Name string
+	UID                               types.UID
+}
+
+func (j *judgement) object() Object {
+	o := Object{APIVersion: j.kind.GroupVersion().String(), Kind: j.kind.Kind, Namespace: j.key.Namespace, Name: j.key.Name}
+	if j.live != nil {
+		o.UID = j.live.GetUID()
+	}
+	return o
 }
 
 // Shown is a value as people may see it: compact JSON, cut to a size, or a word in
@@ -74,7 +90,7 @@ func (m *Mirror) conflictsOf(j *judgement) []Conflict {
 			since = m.repo.LastChange(j.path)
 		}
 		x := Conflict{
-			Key: j.key, File: m.repo.FullPath(j.path), Field: fieldText(c.Path), Reason: c.Reason,
+			Key: j.key, Object: j.object(), File: m.repo.FullPath(j.path), Field: fieldText(c.Path), Reason: c.Reason,
 			Base: j.show(c.Path, c.Base), Git: j.show(c.Path, c.Git), Cluster: j.show(c.Path, c.Cluster),
 			Owners: j.owners.Owners(c.Path),
 			Commit: since.Commit, Author: since.Author, When: since.When,
@@ -178,10 +194,11 @@ type Applied struct {
 
 // Refusal is an object whose change was not written, or cannot be judged.
 type Refusal struct {
-	Key   kube.Key
-	File  string
-	Text  string
-	Retry bool
+	Key    kube.Key
+	Object Object
+	File   string
+	Text   string
+	Retry  bool
 }
 
 // tellJudged fills in what the report says of the objects judged, and of those that
@@ -204,10 +221,10 @@ func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
 		}
 		switch {
 		case j.refused != nil:
-			left.refusals = append(left.refusals, Refusal{Key: j.key, File: file, Text: j.refused.Error(), Retry: j.refused.Retry})
+			left.refusals = append(left.refusals, Refusal{Key: j.key, Object: j.object(), File: file, Text: j.refused.Error(), Retry: j.refused.Retry})
 			left.retry = j.refused.Retry
 		case j.waits != "":
-			left.refusals = append(left.refusals, Refusal{Key: j.key, File: file, Text: j.waits, Retry: true})
+			left.refusals = append(left.refusals, Refusal{Key: j.key, Object: j.object(), File: file, Text: j.waits, Retry: true})
 			left.retry = true
 		case j.waiting != "":
 			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: j.waiting})

@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"maps"
 	gosync "sync"
 	"time"
 )
@@ -15,6 +16,9 @@ type Health struct {
 	last    time.Time // the last cycle that finished
 	waiting int
 	held    int
+	// Of mode two-way, in the last cycle that finished.
+	conflicts map[string]int
+	refused   int
 }
 
 // HealthState is a snapshot of Health.
@@ -25,13 +29,19 @@ type HealthState struct {
 	Last    time.Time // when the last cycle finished
 	Waiting int       // objects whose push is not acknowledged
 	Held    int       // deletions that wait for approval
+
+	Conflicts map[string]int // of mode two-way, by resource
+	Refused   int            // objects whose change in git is not applied
 }
 
 // State returns a snapshot.
 func (h *Health) State() HealthState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return HealthState{Started: h.started, Failing: h.failing, Since: h.since, Last: h.last, Waiting: h.waiting, Held: h.held}
+	return HealthState{
+		Started: h.started, Failing: h.failing, Since: h.since, Last: h.last, Waiting: h.waiting, Held: h.held,
+		Conflicts: maps.Clone(h.conflicts), Refused: h.refused,
+	}
 }
 
 // cycle notes a cycle's outcome. It tells whether this error is a new one, or
@@ -44,6 +54,10 @@ func (h *Health) cycle(report *Report, err error) (first, ended bool, since time
 	if err == nil {
 		ended = h.failing != nil
 		h.started, h.failing, h.since, h.last = true, nil, time.Time{}, time.Now()
+		h.conflicts, h.refused = map[string]int{}, len(report.Refusals)
+		for _, c := range report.Conflicts {
+			h.conflicts[c.Key.GroupResource().String()]++
+		}
 		return false, ended, since
 	}
 	first = h.failing == nil || h.failing.Error() != err.Error()

@@ -164,19 +164,24 @@ func (m *Mirror) readObject(ctx context.Context, j *judgement) {
 		j.finding = err.Error()
 		return
 	}
-	kind, _, served := m.cluster.Kind(j.key.GroupResource())
+	gr := j.key.GroupResource()
+	kind, _, served := m.cluster.Kind(gr)
+	if _, selected := m.opts.Rules.Resource(gr, gr.Group != ""); !served && !selected {
+		j.finding = "no rule selects it; it is not applied"
+		return
+	}
 	if !served {
-		j.waits = fmt.Sprintf("the cluster does not serve %s", j.key.GroupResource())
+		j.waits = fmt.Sprintf("the cluster does not serve %s", gr)
 		return
 	}
 	if gv.Empty() { // neither git nor base has it: as the informer reads it
-		if gv.Version, served = m.cluster.Version(j.key.GroupResource()); !served {
-			j.waits = fmt.Sprintf("the cluster does not serve %s", j.key.GroupResource())
+		if gv.Version, served = m.cluster.Version(gr); !served {
+			j.waits = fmt.Sprintf("the cluster does not serve %s", gr)
 			return
 		}
 	}
 	j.kind = schema.GroupVersionKind{Group: j.key.Group, Version: gv.Version, Kind: kind}
-	j.resource = j.key.GroupResource().WithVersion(gv.Version)
+	j.resource = gr.WithVersion(gv.Version)
 	j.live, err = m.two.hands.Read(ctx, j.key, gv.Version)
 	if err != nil && !errors.Is(err, apply.ErrNotFound) {
 		j.waits = err.Error()

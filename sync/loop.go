@@ -51,6 +51,8 @@ type Loop struct {
 	pace   Pace
 	log    logrus.FieldLogger
 
+	events Events // nil for none
+
 	recheck atomic.Bool     // the next cycle asks the remote first
 	upkeep  atomic.Bool     // maintenance is due after the next cycle
 	unkept  bool            // the last maintenance failed
@@ -63,6 +65,15 @@ type Loop struct {
 func NewLoop(mirror cycler, batch *Batch, health *Health, pace Pace, log logrus.FieldLogger) *Loop {
 	return &Loop{mirror: mirror, batch: batch, health: health, pace: pace.withDefaults(), log: log}
 }
+
+// Events tells the users of the cluster of what a person has to decide, on the object.
+type Events interface {
+	Conflict(c Conflict)
+	Refused(r Refusal)
+}
+
+// Tell lets a Loop that does not run yet tell of conflicts and refusals, each once.
+func (l *Loop) Tell(events Events) { l.events = events }
 
 // Run works until ctx ends. Then it makes one last flush, within the grace time,
 // and returns that flush's error.
@@ -260,11 +271,28 @@ func (l *Loop) done(report *Report, err error) {
 // tellFindings logs what a person should look at, once.
 func (l *Loop) tellFindings(report *Report) {
 	told := map[string]bool{}
-	tell := func(what, text string) {
+	tell := func(what, text string) (first bool) {
 		line := what + ": " + text
 		told[line] = true
-		if !l.told[line] {
-			l.log.WithField("at", what).Warn(text)
+		if l.told[line] {
+			return false
+		}
+		l.log.WithField("at", what).Warn(text)
+		return true
+	}
+	for _, a := range report.Applied {
+		l.log.WithFields(logrus.Fields{"object": a.Key, "fields": a.Fields, "notes": a.Notes}).Info(a.Action + " as git says")
+	}
+	for _, c := range report.Conflicts {
+		at := fmt.Sprintf("%s:%d", c.File, c.Line)
+		first := tell(at, fmt.Sprintf("conflict of %s: %s: %s; see crmirror conflicts", c.Key, cmp.Or(c.Field, "the object"), c.Reason))
+		if first && l.events != nil && c.Object.UID != "" {
+			l.events.Conflict(c)
+		}
+	}
+	for _, r := range report.Refusals {
+		if tell(r.File, "not applied: "+r.Text) && l.events != nil && r.Object.UID != "" {
+			l.events.Refused(r)
 		}
 	}
 	for _, f := range report.Findings {

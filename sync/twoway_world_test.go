@@ -348,6 +348,15 @@ func (p *pair) patch(manager, name, spec string) {
 	}
 }
 
+// namespace creates a namespace.
+func (p *pair) namespace(name string) {
+	p.t.Helper()
+	obj := p.decode("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n")
+	if _, err := p.server.client.Resource(namespaceResource.WithVersion("v1")).Create(p.t.Context(), obj, metav1.CreateOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 func (p *pair) delete(name string) {
 	p.t.Helper()
 	if err := p.server.widgets().Delete(p.t.Context(), name, metav1.DeleteOptions{}); err != nil {

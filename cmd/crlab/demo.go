@@ -46,6 +46,9 @@ type demo struct {
 	lab    *lab.Lab
 	client dynamic.Interface
 	agent  *exec.Cmd
+	binary string       // crmirror
+	config string       // file
+	twin   live         // the object that Ada creates
 	log    bytes.Buffer // the agent's
 	done   chan error   // the agent's end
 }
@@ -73,6 +76,9 @@ func (d *demo) tell(ctx context.Context) error {
 	}
 
 	d.chapter(2, "Point crmirror at both")
+	if err := d.configure(); err != nil {
+		return err
+	}
 	if err := d.startAgent(); err != nil {
 		return err
 	}
@@ -104,7 +110,21 @@ func (d *demo) tell(ctx context.Context) error {
 	}
 	d.say("   %s", proof)
 
-	d.chapter(6, "The end")
+	if err := d.stopAgent(); err != nil {
+		return err
+	}
+
+	d.chapter(6, "The other way: a change in git reaches the cluster")
+	if err := d.bothWays(ctx); err != nil {
+		return err
+	}
+
+	d.chapter(7, "Both sides change the same field")
+	if err := d.conflict(ctx); err != nil {
+		return err
+	}
+
+	d.chapter(8, "The end")
 	if err := d.stopAgent(); err != nil {
 		return err
 	}
@@ -129,14 +149,14 @@ func relative(dir string) string {
 	return dir
 }
 
-// startAgent writes a configuration, shows it, and starts crmirror with it.
-func (d *demo) startAgent() error {
+// configure writes a configuration and shows it.
+func (d *demo) configure() error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find crmirror: %w", err)
 	}
-	binary := filepath.Join(filepath.Dir(self), "crmirror")
-	if _, err := os.Stat(binary); err != nil {
+	d.binary = filepath.Join(filepath.Dir(self), "crmirror")
+	if _, err := os.Stat(d.binary); err != nil {
 		return fmt.Errorf("find crmirror: %w; type: make build", err)
 	}
 	config := fmt.Sprintf(`apiVersion: crmirror.dev/v1alpha1
@@ -148,12 +168,18 @@ repository:
   auth: {tokenFile: %s}
 batch: {quiet: 1s, max: 10s}
 `, demoCluster, d.lab.RemoteHTTP(), demoPath, filepath.Join(d.lab.Dir, "token"))
-	file := filepath.Join(d.lab.Dir, "git", "crmirror.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	d.say("   %s\n", strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n   "))
+	d.config = filepath.Join(d.lab.Dir, "git", "crmirror.yaml")
+	if err := os.WriteFile(d.config, []byte(config), 0o600); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
-	d.say("   %s\n   $ crmirror run --config crmirror.yaml\n", strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n   "))
-	d.agent = exec.Command(binary, "run", "--config", file, "--cache-dir", filepath.Join(d.lab.Dir, "git", "cache"),
+	return nil
+}
+
+// startAgent starts crmirror.
+func (d *demo) startAgent() error {
+	d.say("   $ crmirror run --config crmirror.yaml\n")
+	d.agent = exec.Command(d.binary, "run", "--config", d.config, "--cache-dir", filepath.Join(d.lab.Dir, "git", "cache"),
 		"--kubeconfig", d.lab.Kubeconfig(0))
 	d.agent.Stdout, d.agent.Stderr = &d.log, &d.log
 	if err := d.agent.Start(); err != nil {

@@ -162,6 +162,8 @@ func (d *demo) copyOf(ctx context.Context, l live) (string, error) {
 	twin.SetName("demo-copy")
 	_, err := d.client.Resource(l.resource).Namespace(l.key.Namespace).
 		Create(ctx, twin, metav1.CreateOptions{FieldManager: "ada"})
+	d.twin = l
+	d.twin.key.Name = twin.GetName()
 	return fmt.Sprintf("Ada creates %s, a copy of %s", l.key.GroupResource().String()+" "+l.key.Namespace+"/demo-copy", l.key.Name), err
 }
 

@@ -178,6 +178,7 @@ type session struct {
 	inbox  *sync.Inbox
 	batch  *sync.Batch
 	mirror *sync.Mirror
+	conn   *rest.Config
 	dryRun bool // of mode two-way: nothing is written
 	shared bool // only refs are set, beside an agent that may be running
 }
@@ -202,6 +203,7 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 	if err != nil {
 		return nil, err
 	}
+	s.conn = conn
 	twoWay, err := s.twoWay(conn)
 	if err != nil {
 		return nil, err
@@ -281,7 +283,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 			return errors.Join(err, store.Close())
 		}
 	}
-	s.refs = sync.Refs(s.cfg.Cluster, store.Branch(), repo.Path)
+	s.refs = sync.Refs(s.cfg.Cluster, store.Branch(), repo.Path).Below(repo.Refs)
 	if err := store.KeepRefs(s.refs.All()...); err != nil {
 		return errors.Join(err, store.Close())
 	}

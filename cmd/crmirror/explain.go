@@ -20,6 +20,12 @@ func isConfigError(err error) bool {
 	return errors.As(err, &errs)
 }
 
+// refusesRefs tells whether the remote refused a ref of ours that is no branch.
+func refusesRefs(err error) bool {
+	var refused *gitstore.RefusedError
+	return errors.As(err, &refused) && !strings.HasPrefix(refused.Ref, "refs/heads/")
+}
+
 // explain writes an error for people: what is wrong and, where that can be
 // told, the next thing to do.
 func explain(err error) string {
@@ -35,6 +41,10 @@ func nextStep(err error) string {
 	switch {
 	case errors.Is(err, gitstore.ErrAuth):
 		return "Check repository.auth: the token or key has to allow pushing to this repository."
+	case refusesRefs(err):
+		return "If it takes nothing but branches, let crmirror keep its own refs among them: repository.refs: refs/heads/crmirror."
+	case errors.Is(err, gitstore.ErrNotAtomic):
+		return "Mode two-way needs a server that moves branch and refs together; git itself, GitHub, GitLab and Gitea do."
 	case errors.Is(err, gitstore.ErrRefused):
 		return "If the branch is protected, let crmirror push to a branch of its own (repository.branch: crmirror) " +
 			"and merge that by pull requests, or allow its account to push."

@@ -13,7 +13,7 @@ import (
 	"github.com/crmirror/crmirror/sync"
 )
 
-// healthEndpoint serves /healthz and /readyz.
+// healthEndpoint serves /healthz, /readyz and /metrics.
 type healthEndpoint struct {
 	server *http.Server
 	done   chan error
@@ -45,6 +45,7 @@ func listenHealth(address string, health *sync.Health, fleet *informer.Fleet) (*
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, health.State(), fleet.Status(), 0)
 	})
+	mux.Handle("GET /metrics", metricsHandler(health))
 	e.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { e.done <- e.server.Serve(listener) }()
 	return e, nil

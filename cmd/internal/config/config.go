@@ -46,6 +46,7 @@ type Repository struct {
 	URL      string `yaml:"url"`      // ssh, https, http or file URL, or a plain path; required
 	Branch   string `yaml:"branch"`   // "" = the remote's default branch, main in an empty one
 	Path     string `yaml:"path"`     // slash path; everything crmirror owns lies below it; "" = the whole tree
+	Refs     string `yaml:"refs"`     // what the names of our own refs begin with; default refs/crmirror
 	Worktree bool   `yaml:"worktree"` // of a URL: keep the files on disk for people and sidecars; default true
 	Auth     Auth   `yaml:"auth"`
 	Author   Author `yaml:"author"`
@@ -151,7 +152,7 @@ func defaults() *Config {
 		APIVersion: APIVersion,
 		Kind:       Kind,
 		Mode:       ModeMirror,
-		Repository: Repository{Worktree: true, Author: Author{Name: "crmirror", Email: "crmirror@localhost"}},
+		Repository: Repository{Refs: "refs/crmirror", Worktree: true, Author: Author{Name: "crmirror", Email: "crmirror@localhost"}},
 		Select:     []Rule{{Matcher: Matcher{Resources: []string{"*"}}}},
 		Include:    Include{CRDs: true, Namespaces: true},
 		Batch:      Batch{Quiet: 2 * time.Second, Max: 30 * time.Second, MaxObjects: 1000},

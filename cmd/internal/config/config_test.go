@@ -177,6 +177,7 @@ func TestMistakes(t *testing.T) {
 		{"cluster", strings.Replace(head, "prod-eu1", "Prod", 1), `%s:3: cluster: "Prod" is no name: a-z, 0-9 and -, at most 63 characters, a letter or digit at both ends`},
 		{"two-way in a repository of one's own", head + "mode: two-way\n", `%s:4: repository.url: mode two-way moves branch and refs together`},
 		{"mode", head + "mode: miror\n", `%s:5: mode: is "miror", want mirror, two-way (did you mean "mirror"?)`},
+		{"refs", strings.Replace(head, "./backup", "./b, refs: heads/x", 1), `%s:4: repository.refs: "heads/x" is no beginning of a ref's name; write refs/crmirror`},
 		{"no url", strings.Replace(head, "url: ./backup", "branch: main", 1), `%s:4: repository.url: is missing: `},
 		{"scheme", strings.Replace(head, "./backup", "git://a/b", 1), `%s:4: repository.url: git:// is not supported; use ssh, https, http or file, or a plain path`},
 		{"no host", strings.Replace(head, "./backup", "https:///b", 1), `%s:4: repository.url: names no host`},

@@ -80,6 +80,32 @@ func TestManifestsOnAServer(t *testing.T) {
 	}
 	checkRights(t, cluster)
 	checkPod(t, cluster)
+	checkTwoWay(t, cluster)
+}
+
+// checkTwoWay: the role of mode two-way is taken, and lets the agent send events.
+func checkTwoWay(t *testing.T, cluster *kubetest.Cluster) {
+	t.Helper()
+	report, err := kubetest.Load(t.Context(), cluster.Config, filepath.Join(filepath.Dir(base(t)), "two-way", "rbac.yaml"))
+	if err != nil || len(report.Refused) > 0 {
+		t.Fatalf("load the role of mode two-way: refused %v, %v", report, err)
+	}
+	agent, _, err := cluster.User("system:serviceaccount:crmirror:crmirror", "system:serviceaccounts", "system:authenticated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "crmirror-"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "cert-manager.io/v1", Kind: "Certificate", Namespace: namespace, Name: "web"},
+		Reason:         "GitConflict",
+	}
+	if _, err := client.CoreV1().Events(namespace).Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
+		t.Errorf("create an event: %v", err)
+	}
 }
 
 func checkRights(t *testing.T, cluster *kubetest.Cluster) {
