@@ -21,19 +21,24 @@ const (
 // agentMemory measures the resident memory of "crmirror run" after its first sync,
 // and at its highest, which includes that sync and, in a full run, maintenance.
 func agentMemory(ctx context.Context, b *bench) error {
-	for i, load := range []struct{ n, size int }{
-		{b.size(20000, 2000), 2000}, {b.size(20000, 2000), 20000}, {b.size(100000, 10000), 2000},
+	for _, load := range []struct {
+		n, size  int
+		worktree bool // the default, and what takes more
+		quick    bool // there is time for it in a quick run
+	}{
+		{b.size(20000, 2000), 2000, false, false},
+		{b.size(20000, 2000), 2000, true, false},
+		{b.size(20000, 2000), 20000, true, true},
+		{b.size(100000, 10000), 2000, true, true},
 	} {
-		server := newSynthetic(load.n, load.size)
-		var errs error
-		for _, worktree := range []bool{false, true} {
-			if !b.quick || worktree == (i == 1) { // a quick run has time for one of both
-				errs = errors.Join(errs, b.memoryOf(ctx, server, worktree))
-			}
+		if b.quick && !load.quick {
+			continue
 		}
+		server := newSynthetic(load.n, load.size)
+		err := b.memoryOf(ctx, server, load.worktree)
 		server.Close()
-		if errs != nil {
-			return errs
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -79,7 +84,7 @@ func (b *bench) residentOf(ctx context.Context, server *synthetic, worktree bool
 		kubeconfig: kubeconfig, remote: git.URL("remote.git"), worktree: worktree, quiet: time.Second, max: time.Second,
 	}
 	if !b.quick {
-		o.maintenance = "@every 2m"
+		o.maintenance = "@every 1m" // after the rest below
 	}
 	a, err := b.agent(ctx, o)
 	if err != nil {
@@ -90,7 +95,7 @@ func (b *bench) residentOf(ctx context.Context, server *synthetic, worktree bool
 		return 0, 0, err
 	}
 	// Time to rest: what the first sync took is given back some seconds after it.
-	if err := pause(ctx, time.Duration(b.size(60, 11))*time.Second); err != nil {
+	if err := pause(ctx, time.Duration(b.size(20, 11))*time.Second); err != nil {
 		return 0, 0, err
 	}
 	if steady, peak, err = memory(a.cmd.Process.Pid); err != nil || o.maintenance == "" {

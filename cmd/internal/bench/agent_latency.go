@@ -57,7 +57,7 @@ func latency(ctx context.Context, b *bench) error {
 		to[0] = append(to[0], quantile(measured, 0.5))
 		to[1] = append(to[1], quantile(measured, 0.99))
 	}
-	n := b.size(500, 50) / b.runs
+	n := b.size(500, 30) / b.runs
 	for range b.runs {
 		measured, err := l.informerAndPush(ctx, n)
 		if err != nil {
