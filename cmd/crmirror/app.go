@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -244,7 +246,21 @@ func (a *app) connection(cfg *config.Config) (*rest.Config, error) {
 		return nil, fmt.Errorf("find the cluster: %w; name it with --kubeconfig or --context", err)
 	}
 	conn.UserAgent = "crmirror/" + version
+	conn.DisableCompression = near(conn.Host)
 	return conn, nil
+}
+
+// near tells whether an API server is on this machine or in its network, as it is for a
+// pod: compressing what it sends would cost both sides more than it saves.
+func near(host string) bool {
+	if u, err := url.Parse(host); err == nil && u.Host != "" {
+		host = u.Host
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsPrivate())
 }
 
 // openStore opens the repository and names our refs in it.
