@@ -138,8 +138,9 @@ func (m *Mirror) agreementOn(ctx context.Context, key kube.Key, blob gitstore.Ha
 		return a, err
 	}
 	obj, err := kube.Decode(content)
-	if err != nil {
-		return a, fmt.Errorf("base of %s: %w", key, err)
+	if err != nil { // a mirror's base is what the branch had, broken files included
+		a.unknown = threeway.Unknown{Object: true}
+		return a, nil
 	}
 	a.content = obj.Object
 	return a, nil

@@ -30,7 +30,7 @@ const (
 // it tells what may have landed (DESIGN 5, step 5).
 //
 // Invariant: it names only what is written, never the whole object, and it holds
-// only while the base that it was judged against is base. Tests: TestAnnouncedFieldsOnly, TestAnnouncementOfOldBase.
+// only while the base that it was judged against is base. Test: TestAnnouncedFieldsOnly.
 type announced struct {
 	Key             kube.Key    `json:"-"`
 	Name            string      `json:"object"` // Key, as the held file writes it
@@ -77,6 +77,38 @@ func (a *announced) fields() *fieldpath.Set {
 }
 
 var errNoState = errors.New("it does not say which state of the object was judged")
+
+// mergeWrites lets every object have one entry. What a second write to the same state of
+// an object sets and removes adds to what the first does.
+func mergeWrites(list []announced) []announced {
+	var out []announced
+	at := map[kube.Key]int{}
+	for _, e := range list {
+		i, again := at[e.Key]
+		if !again {
+			at[e.Key] = len(out)
+			out = append(out, e)
+			continue
+		}
+		was := out[i]
+		e.Set.Set, e.Remove.Set = unionOf(was.Set.Set, e.Set.Set), unionOf(was.Remove.Set, e.Remove.Set)
+		if was.Action == writeFields {
+			e.Action = writeFields // of a deletion it is known by itself whether it landed
+		}
+		out[i] = e
+	}
+	return out
+}
+
+func unionOf(a, b *fieldpath.Set) *fieldpath.Set {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return a.Union(b)
+}
 
 type announcement struct {
 	Writes []announced `json:"writes"`

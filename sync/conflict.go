@@ -206,7 +206,10 @@ type Refusal struct {
 func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
 	t := m.two
 	for _, j := range judged {
-		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, conflicts: m.conflictsOf(j)}
+		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j)}
+		if t.opts.DryRun && j.finding == "" && j.waits == "" && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune) {
+			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove)})
+		}
 		file := m.repo.FullPath(j.path)
 		if j.finding != "" {
 			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: j.finding})
@@ -223,6 +226,12 @@ func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
 		case j.refused != nil:
 			left.refusals = append(left.refusals, Refusal{Key: j.key, Object: j.object(), File: file, Text: j.refused.Error(), Retry: j.refused.Retry})
 			left.retry = j.refused.Retry
+			if !j.refused.Retry {
+				left.refused, left.rv = j.refused, j.resourceVersion()
+			}
+			if !j.since.IsZero() {
+				left.judged = j.since
+			}
 		case j.waits != "":
 			left.refusals = append(left.refusals, Refusal{Key: j.key, Object: j.object(), File: file, Text: j.waits, Retry: true})
 			left.retry = true
@@ -244,7 +253,7 @@ func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
 // tellLeft reports what is open.
 func (m *Mirror) tellLeft(report *Report) {
 	t := m.two
-	report.Conflicts, report.Refusals = nil, nil
+	report.Conflicts, report.Refusals, report.DryRun = nil, nil, t.opts.DryRun
 	for _, key := range sortedKeys(t.left) {
 		if !t.judging[key] { // settled by somebody
 			delete(t.left, key)

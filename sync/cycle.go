@@ -57,9 +57,7 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 		}
 		switch {
 		case err == nil:
-			if err := m.acknowledge(report); err != nil {
-				return err
-			}
+			m.acknowledge(report)
 			return m.checkout(ctx, report)
 		case m.withoutRefs(ctx, err):
 			continue
@@ -111,8 +109,13 @@ func (m *Mirror) derive(ctx context.Context, report *Report, now time.Time) erro
 	if err := m.readAgain(ctx); err != nil {
 		return err
 	}
+	if m.two != nil {
+		if err := m.recover(ctx, now); err != nil {
+			return err
+		}
+	}
 	var reshaped bool
-	if m.two == nil || !m.two.opts.DryRun {
+	if m.mayReshape() {
 		var err error
 		if reshaped, err = m.reshape(ctx, report, now); err != nil {
 			return err
@@ -242,7 +245,7 @@ func (m *Mirror) withoutRefs(ctx context.Context, err error) bool {
 }
 
 // acknowledge forgets what the remote has taken.
-func (m *Mirror) acknowledge(report *Report) error {
+func (m *Mirror) acknowledge(report *Report) {
 	report.Pushed = report.Commit != "" && m.repo.Pushes()
 	m.stale = false
 	for key := range m.pending {
@@ -262,9 +265,8 @@ func (m *Mirror) acknowledge(report *Report) error {
 	clear(m.swept)
 	m.remoteAt, m.shared = m.repo.Head(), m.repo.Files()
 	if m.two != nil {
-		return m.acknowledged()
+		m.acknowledged()
 	}
-	return nil
 }
 
 // shrink lets go of the room that many objects took, as in the first sync: an empty

@@ -200,7 +200,7 @@ func (g *guard) judge(c Candidate) string {
 		return "the kind is gone from the cluster"
 	case c.Reason == ReasonAdopted:
 		return "in git when this cluster adopted it, never seen in this cluster"
-	case wasHeld && (before.Reason == ReasonDeleted || before.Reason == ReasonUnselected):
+	case wasHeld && (before.Reason == ReasonDeleted || before.Reason == ReasonUnselected || before.Reason == ReasonPruned):
 		return before.Text
 	case wasHeld:
 		return "held before: " + before.Text

@@ -65,6 +65,9 @@ func (m *Mirror) endApproval(ctx context.Context, p *plan) error {
 			return nil
 		}
 	}
+	if m.two != nil && len(m.two.undone) > 0 {
+		return nil
+	}
 	return m.repo.DeleteRef(ctx, m.refs.Approved)
 }
 

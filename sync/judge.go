@@ -1,11 +1,12 @@
 package sync
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,9 +43,11 @@ type judgement struct {
 	done     []applied     // what was written
 	result   *apply.Result // of the write, when one landed
 	refused  *apply.Rejected
-	waiting  string // why its object is not deleted
-	finding  string // why the file cannot be judged; then there is no decision
-	waits    string // why it cannot be judged or written now; it is tried again
+	since    time.Time // of refused, when it was not tried again; else zero
+	waiting  string    // why its object is not deleted
+	again    bool      // that may change by itself
+	finding  string    // why the file cannot be judged; then there is no decision
+	waits    string    // why it cannot be judged or written now; it is tried again
 }
 
 // writes tells whether the decision asks for a write to the cluster.
@@ -53,9 +56,12 @@ func (j *judgement) writes() bool {
 	return d.Object == threeway.CreateObject || d.Object == threeway.DeleteObject || !d.Set.Empty() || !d.Remove.Empty()
 }
 
-// open tells whether something about the object is left to be settled or tried.
-func (j *judgement) open() bool {
-	return j.finding != "" || j.waits != "" || j.refused != nil || len(j.decision.Conflicts)+len(j.decision.Findings) > 0
+// resourceVersion is that of the live object; "" when there is none.
+func (j *judgement) resourceVersion() string {
+	if j.live == nil {
+		return ""
+	}
+	return j.live.GetResourceVersion()
 }
 
 // judge reads the objects of keys live and decides about each. What cannot be
@@ -122,20 +128,14 @@ func (m *Mirror) readFiles(ctx context.Context, key kube.Key) (*judgement, error
 	return j, nil
 }
 
-// lfsPointer begins a file that stands for another one.
-const lfsPointer = "version https://git-lfs.github.com/spec/"
-
 // parseFile reads the object in a file of git, or says what is wrong with it.
 func (m *Mirror) parseFile(key kube.Key, content []byte) (map[string]any, string) {
-	if bytes.HasPrefix(content, []byte(lfsPointer)) {
-		return nil, "a Git LFS pointer, not the object; take the path out of LFS"
-	}
-	if reason := m.ours(key, content); reason != nil {
-		return nil, reason.Error()
-	}
 	obj, err := kube.Decode(content)
 	if err != nil {
 		return nil, err.Error()
+	}
+	if reason := m.ours(key, content); reason != nil {
+		return nil, reason.Error()
 	}
 	return obj.Object, ""
 }
@@ -166,7 +166,7 @@ func (m *Mirror) readObject(ctx context.Context, j *judgement) {
 	}
 	gr := j.key.GroupResource()
 	kind, _, served := m.cluster.Kind(gr)
-	if _, selected := m.opts.Rules.Resource(gr, gr.Group != ""); !served && !selected {
+	if !served && !m.mayGovern(gr) {
 		j.finding = "no rule selects it; it is not applied"
 		return
 	}
@@ -259,6 +259,13 @@ func (m *Mirror) normalize(j *judgement) error {
 	return nil
 }
 
+// mayGovern tells whether a rule may select objects of a resource that the cluster does
+// not serve, so that they are worth waiting for.
+func (m *Mirror) mayGovern(gr schema.GroupResource) bool {
+	_, selected := m.opts.Rules.Resource(gr, strings.Contains(gr.Group, "."))
+	return selected
+}
+
 // addShaped notes what the rules drop or redact in contents.
 func (j *judgement) addShaped(contents ...map[string]any) {
 	for _, content := range contents {
@@ -282,7 +289,14 @@ func (t *twoWay) object(j *judgement, move threeway.Move) string {
 	if move.ToCluster {
 		for _, owner := range j.owners.Owners(move.Path) {
 			if slices.Contains(t.opts.Respect, owner.Name) {
-				return "owned by " + owner.Name
+				return ownedBy + owner.Name
+			}
+		}
+		if len(move.Path) == 0 && j.live != nil { // the object goes, and with it all that they own
+			for _, m := range j.live.GetManagedFields() {
+				if slices.Contains(t.opts.Respect, m.Manager) && m.Subresource != "status" {
+					return ownedBy + m.Manager
+				}
 			}
 		}
 		return ""
@@ -294,6 +308,9 @@ func (t *twoWay) object(j *judgement, move threeway.Move) string {
 	}
 	return ""
 }
+
+// ownedBy begins the reason of a conflict about a field that is not taken.
+const ownedBy = "owned by "
 
 // loss is a field that an owner lost to us, and the value that it had there. An owner
 // that sets that very value again takes the field back; another value is a change like any.

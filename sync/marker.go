@@ -32,6 +32,29 @@ func (e *OtherClusterError) Error() string {
 		"To let this cluster take the path over: crmirror adopt", e.Path, e.Name, e.UID, e.Ours)
 }
 
+// EmptiedError says that everything below the path is gone from git, though cluster and
+// git had agreed on files there: nobody wants to delete a whole cluster by that.
+type EmptiedError struct{ Path string }
+
+func (e *EmptiedError) Error() string {
+	return fmt.Sprintf("%s and all files beside it are gone from the branch; nothing is applied. Restore them with git revert, "+
+		"or, to begin anew with what the cluster has, run one backup in mode mirror", e.Path)
+}
+
+// baseHolds tells whether base has files of objects.
+func (m *Mirror) baseHolds() bool {
+	files, err := m.repo.FilesIn(m.refs.Base)
+	if err != nil {
+		return true // not to be guessed
+	}
+	for path := range files {
+		if _, _, err := KeyOf(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // readMarker reads .crmirror.yaml at the present head.
 func (m *Mirror) readMarker(ctx context.Context) error {
 	m.marker = nil
@@ -57,6 +80,8 @@ func (m *Mirror) readMarker(ctx context.Context) error {
 func (m *Mirror) checkMarker() error {
 	refused := &OtherClusterError{Path: m.repo.FullPath(MarkerName), Files: m.index.known(), Ours: m.uid}
 	switch {
+	case m.marker == nil && refused.Files == 0 && m.two != nil && !m.repo.Ref(m.refs.Base).IsZero() && m.baseHolds():
+		return &EmptiedError{Path: refused.Path}
 	case m.marker == nil && refused.Files == 0:
 		return nil
 	case m.marker == nil:

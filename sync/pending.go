@@ -36,6 +36,9 @@ func (m *Mirror) remember(entries []Entry) {
 			delete(m.waiting, e.Key)
 			if known && m.inGit(e) {
 				delete(m.pending, e.Key)
+				if m.two != nil {
+					delete(m.two.left, e.Key) // a conflict may have ended by it
+				}
 				continue
 			}
 		}

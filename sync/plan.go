@@ -148,7 +148,7 @@ func (m *Mirror) present(ctx context.Context, p *plan, e Entry) error {
 // since it is not a file of ours.
 func (m *Mirror) sameContent(ctx context.Context, e Entry, path string, blob gitstore.Hash) (bool, error) {
 	_, touched := m.foreign[path]
-	if m.isSettled(e.Key) && !touched {
+	if m.two == nil && m.isSettled(e.Key) && !touched {
 		return false, nil // we wrote that file; its bytes differ, so its content does
 	}
 	old, err := m.repo.Read(ctx, blob)

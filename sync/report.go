@@ -39,6 +39,7 @@ type Report struct {
 	Waiting   int                      // objects whose push is not acknowledged
 
 	// Of mode two-way.
+	DryRun    bool // nothing was written: Applied and the changes are what would be
 	Applied   []Applied
 	Conflicts []Conflict
 	Refusals  []Refusal
@@ -125,7 +126,8 @@ func (r *Report) sum(of func(ResourceReport) int) int {
 func (r *Report) Clean() bool {
 	return len(r.Held) == 0 && len(r.Findings) == 0 && len(r.Refused) == 0 &&
 		len(r.Failing) == 0 && len(r.Postponed) == 0 && len(r.Left) == 0 &&
-		len(r.Conflicts) == 0 && len(r.Refusals) == 0
+		len(r.Conflicts) == 0 && len(r.Refusals) == 0 &&
+		(!r.DryRun || len(r.Applied)+r.Created()+r.Changed()+r.Deleted() == 0)
 }
 
 // Resources sums up by resource, sorted by name.

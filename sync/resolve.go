@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +15,7 @@ import (
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // Side is whose value a conflict is settled with.
@@ -42,7 +45,14 @@ func (r *Resolution) matches(c *Conflict) bool {
 }
 
 // errApplying says that an agent is between announcing a write and settling it.
-var errApplying = errors.New("an agent is applying changes just now, or died doing so; try again when it has settled them")
+var errApplying = errors.New("an agent is applying a change of it just now, or died doing so; run crmirror apply, or let the agent settle it, and try again")
+
+// errOtherShape says that the files were written under other rules.
+var errOtherShape = errors.New("the files were written under other shaping rules than the configuration has; " +
+	"let the agent, or crmirror apply, re-encode them first")
+
+// errStays says that git's value cannot be applied whoever wants it.
+var errStays = errors.New("git's value cannot be applied")
 
 // Resolve settles the matching conflicts among those that a cycle of this Mirror has
 // reported, and pushes. Taking the cluster's side writes its values to git. Taking git's lets
@@ -68,19 +78,33 @@ func (m *Mirror) Resolve(ctx context.Context, r Resolution, now time.Time) ([]Co
 }
 
 func (m *Mirror) resolve(ctx context.Context, r Resolution, now time.Time) ([]Conflict, error) {
-	if !m.repo.Ref(m.refs.Applying).IsZero() {
-		return nil, errApplying
+	if err := m.checkMarker(); err != nil {
+		return nil, err
+	}
+	if m.marker != nil && !m.marker.SameShaping(&m.opts.Tree) {
+		return nil, errOtherShape
+	}
+	if err := m.checkLineage(); err != nil {
+		return nil, err
 	}
 	if err := m.readUnknown(ctx); err != nil {
+		return nil, err
+	}
+	applying, err := m.announcedNow(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var keys []kube.Key
 	for _, key := range sortedKeys(m.two.left) {
 		for _, c := range m.two.left[key].conflicts {
-			if r.matches(&c) {
-				keys = append(keys, key)
-				break
+			if !r.matches(&c) {
+				continue
 			}
+			if slices.ContainsFunc(applying, func(e announced) bool { return e.Key == key }) {
+				return nil, fmt.Errorf("resolve %s: %w", key, errApplying)
+			}
+			keys = append(keys, key)
+			break
 		}
 	}
 	judged, err := m.judge(ctx, keys)
@@ -143,6 +167,9 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 		if !r.matches(&c) {
 			continue
 		}
+		if r.Take == TakeGit && (c.Reason == threeway.ReasonShaped || strings.HasPrefix(c.Reason, ownedBy)) {
+			return nil, nil, fmt.Errorf("%s: %w: %s; change it there, or take the cluster's: --take cluster", c.Field, errStays, c.Reason)
+		}
 		settled = append(settled, c)
 		switch {
 		case len(c.path) == 0:
@@ -156,23 +183,29 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 	if len(settled) == 0 {
 		return nil, nil, nil
 	}
-	base := agreement{content: j.cluster}
-	file := j.cluster
+	// What the cluster moved besides goes to git with it: base has it from now on.
+	base, file := agreement{content: j.cluster}, j.git
+	if whole && r.Take == TakeCluster {
+		file = j.cluster
+	}
 	if !whole {
+		file = j.decision.File
 		base = agreement{content: j.decision.Kept, unknown: j.decision.Unknown}
 		var err error
 		if base.content, err = apply.Advance(base.content, j.cluster, set, remove); err != nil {
 			return nil, nil, err
 		}
 		if base.unknown.Fields != nil {
-			base.unknown.Fields = base.unknown.Fields.Difference(set.Union(remove))
+			base.unknown.Fields = base.unknown.Fields.RecursiveDifference(set.Union(remove))
 		}
-		if file, err = apply.Advance(j.git, j.cluster, set, remove); err != nil {
-			return nil, nil, err
+		if r.Take == TakeCluster {
+			if file, err = apply.Advance(file, j.cluster, set, remove); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	var change *Change
-	if r.Take == TakeCluster {
+	if file == nil && j.git != nil || file != nil && (j.git == nil || !sameObject(file, j.git)) {
 		edit, err := m.fileEdit(j, file)
 		if err != nil {
 			return nil, nil, err
@@ -220,9 +253,10 @@ func changeOf(j *judgement, e gitstore.Edit) *Change {
 // what the branch says differently is judged against it.
 func (m *Mirror) adoptRewound(ctx context.Context, now time.Time) (bool, error) {
 	var rewound *RewoundError
-	if !errors.As(m.checkLineage(), &rewound) {
-		return false, nil
+	err := m.checkLineage()
+	if !errors.As(err, &rewound) {
+		return false, err
 	}
-	_, err := m.repo.DeriveBase(ctx, m.refs.Base, nil, m.baseMessage(m.deleted), now)
+	_, err = m.repo.DeriveBase(ctx, m.refs.Base, nil, m.baseMessage(m.deleted), now)
 	return true, err
 }

@@ -54,6 +54,23 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestResolveBesideMoves: what the cluster moved besides, and nobody mirrored yet, is not
+// overwritten for a field that a person settles.
+func TestResolveBesideMoves(t *testing.T) {
+	for _, take := range []Side{TakeGit, TakeCluster} {
+		p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
+		p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
+		p.patch("kubectl-edit", "a", "{size: 3}")
+		p.wantConflicts(p.settled(), ".spec.size")
+		p.stop()
+		p.patch("kubectl-edit", "a", "{color: blue}")
+		p.resolve(Resolution{Take: take, Field: ".spec.size"})
+		p.wantConflicts(p.settled())
+		want := of("{color: blue, size: " + map[Side]string{TakeGit: "2", TakeCluster: "3"}[take] + "}")
+		p.want("a", want, want, want)
+	}
+}
+
 // TestAdoptRewound: a person takes the branch as it is after it was rewound; what was
 // agreed stays, and what the branch has now is a change of git's.
 func TestAdoptRewound(t *testing.T) {

@@ -58,12 +58,15 @@ type twoWay struct {
 	opts  TwoWay
 	hands Hands
 
-	fresh   bool // there is no base, and yet there are files: nothing is agreed
+	now     time.Time // of the cycle
+	fresh   bool      // there is no base, and yet there are files: nothing is agreed
 	unknown map[kube.Key]threeway.Unknown
 	mine    map[gitstore.Hash]bool // announcements of this process
 	carried []announced            // another's writes that may land yet
 	landed  map[kube.Key]landing   // what is agreed since writes that no push acknowledged
 	doubt   map[kube.Key]announced // writes of this process that nobody answered
+	settled map[kube.Key]bool      // landed, and in the base that is about to be pushed
+	undone  map[kube.Key]bool      // deletions that a person approved and that are not done yet
 	wrote   map[kube.Key]bool      // an informer may lag behind our own write
 	taken   map[kube.Key][]loss
 	left    map[kube.Key]leftOpen // what is open about an object, as it was judged last
@@ -85,12 +88,14 @@ type landing struct {
 func newTwoWay(opts TwoWay) *twoWay {
 	return &twoWay{
 		opts: opts, hands: opts.Hands,
-		mine:   map[gitstore.Hash]bool{},
-		landed: map[kube.Key]landing{},
-		doubt:  map[kube.Key]announced{},
-		wrote:  map[kube.Key]bool{},
-		taken:  map[kube.Key][]loss{},
-		left:   map[kube.Key]leftOpen{},
+		mine:    map[gitstore.Hash]bool{},
+		landed:  map[kube.Key]landing{},
+		settled: map[kube.Key]bool{},
+		undone:  map[kube.Key]bool{},
+		doubt:   map[kube.Key]announced{},
+		wrote:   map[kube.Key]bool{},
+		taken:   map[kube.Key][]loss{},
+		left:    map[kube.Key]leftOpen{},
 	}
 }
 
@@ -132,22 +137,30 @@ func (m *Mirror) checkLineage() error {
 	return nil
 }
 
+// recover does what comes before everything else in mode two-way: it refuses a branch
+// that was rewound, and settles what earlier writes left open.
+func (m *Mirror) recover(ctx context.Context, now time.Time) error {
+	m.two.now = now
+	if err := m.checkLineage(); err != nil {
+		return err
+	}
+	if err := m.readUnknown(ctx); err != nil || m.two.opts.DryRun {
+		return err
+	}
+	return m.recoverWrites(ctx, now)
+}
+
+// mayReshape tells whether the tree may be re-encoded now: not in a dry run, and not while
+// an announced write is open, which names the base that it was judged against.
+func (m *Mirror) mayReshape() bool {
+	return m.two == nil || !m.two.opts.DryRun && len(m.two.unanswered()) == 0
+}
+
 // deriveTwoWay is derive's second half in mode two-way: it judges what git or both
 // sides changed, announces and makes the writes to the cluster, and then writes
 // branch and base. What only the cluster changed goes the mirror's way.
 func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool, now time.Time) error {
 	t := m.two
-	if err := m.checkLineage(); err != nil {
-		return err
-	}
-	if err := m.readUnknown(ctx); err != nil {
-		return err
-	}
-	if !t.opts.DryRun {
-		if err := m.recoverWrites(ctx, now); err != nil {
-			return err
-		}
-	}
 	keys, err := m.toJudge(ctx)
 	if err != nil {
 		return err
@@ -177,6 +190,7 @@ func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool
 	p.held = append(p.held, held...).sorted()
 	m.tellJudged(report, judged)
 	if t.opts.DryRun {
+		report.Postponed, report.Held = p.postponed, p.held
 		report.add("", p.changes)
 		return nil
 	}
@@ -205,20 +219,23 @@ func (m *Mirror) moveAgreed(ctx context.Context, now time.Time) error {
 }
 
 // acknowledged forgets what the remote's base holds from now on.
-func (m *Mirror) acknowledged() error {
+func (m *Mirror) acknowledged() {
 	t := m.two
-	for key, l := range t.landed {
-		blob, _, err := m.repo.LookupIn(m.refs.Base, PathOf(key))
-		if err != nil {
-			return err
-		}
-		if blob != l.from {
-			delete(t.landed, key)
-		}
+	for key := range t.settled {
+		delete(t.landed, key)
 	}
-	clear(t.mine)
+	clear(t.settled)
+	for key, left := range t.left {
+		left.known = true
+		t.left[key] = left
+	}
+	m.announcementPushed()
+}
+
+// announcementPushed notes that the announcement at the remote is this process's.
+func (m *Mirror) announcementPushed() {
+	clear(m.two.mine)
 	if at := m.repo.Ref(m.refs.Applying); !at.IsZero() {
-		t.mine[at] = true
+		m.two.mine[at] = true
 	}
-	return nil
 }

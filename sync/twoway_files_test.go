@@ -28,7 +28,6 @@ func TestBadFiles(t *testing.T) {
 			return p.text(name, of("{size: 2}")) + "---\n" + p.text(name, of("{size: 3}"))
 		}, "document"},
 		{"another-object", func(p *pair, _ string) string { return p.text("good", of("{size: 9}")) }, "it holds Widget"},
-		{"status", replace("spec:", "status: {ready: true}\nspec:"), "status"},
 		{"server-metadata", replace("metadata:\n", "metadata:\n  uid: 6a1f2b7e-0000-0000-0000-000000000000\n"), "server"},
 		{"unknown-field", replace("size: 1", "size: 1, sise: 2"), "schema"},
 		{"bad-type", replace("size: 1", "size: large"), "schema"},
@@ -42,7 +41,7 @@ func TestBadFiles(t *testing.T) {
 		{"no-yaml", text("{"), ""},
 		{"empty", text(""), ""},
 	}
-	specs := map[string]string{"good": "{size: 1}", "linked": "{size: 1}"}
+	specs := map[string]string{"good": "{size: 1}", "linked": "{size: 1}", "status": "{size: 1}"}
 	for _, c := range cases {
 		specs[c.name] = "{size: 1}"
 	}
@@ -65,6 +64,7 @@ func TestBadFiles(t *testing.T) {
 			write(p.pathOf(c.name), c.content(p, c.name))
 		}
 		write(p.pathOf("good"), p.text("good", of("{size: 2}")))
+		write(p.pathOf("status"), strings.Replace(p.text("status", of("{size: 2}")), "spec:", "status: {ready: true}\nspec:", 1))
 		write("stray.yaml", p.text("stray", "{size: 1}"))
 		write("namespaces/"+p.server.namespace+"/secrets/s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: "+p.server.namespace+"}\n")
 		write("namespaces/nowhere/widgets."+p.server.group+"/lost.yaml",
@@ -82,6 +82,11 @@ func TestBadFiles(t *testing.T) {
 	})
 	report := p.settled()
 	p.want("good", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	// A status in git is put right, and the rest of the change is applied.
+	p.want("status", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	if got := p.file(p.pathOf("status")); strings.Contains(got, "ready") {
+		t.Errorf("git has a status:\n%s", got)
+	}
 	told := map[string]string{}
 	for _, f := range report.Findings {
 		told[f.Path] += f.Text + "\n"

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
 )
 
 // leftOpen is what is open about an object, and the state that it was judged in:
@@ -18,16 +20,24 @@ import (
 type leftOpen struct {
 	gitBlob, baseBlob gitstore.Hash
 	retry             bool
-	unreadable        bool // the file
+	refused           *apply.Rejected // for good, at the object's state rv
+	rv                string
+	known             bool      // at the remote, as far as there is something to be known
+	judged            time.Time // when
+	unreadable        bool      // the file
 	conflicts         []Conflict
 	findings          []Finding
 	refusals          []Refusal
 }
 
+// judgeAgain is how long what was refused for good stays so without being tried.
+const judgeAgain = 5 * time.Minute
+
 // toJudge returns the keys about which git and base say different things, or of
 // which more has to be known than the informers tell.
 func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 	t := m.two
+	t.judging, t.agreed = map[kube.Key]bool{}, nil
 	set, err := m.changedInGit(ctx)
 	if err != nil {
 		return nil, err
@@ -36,11 +46,10 @@ func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 		maps.Copy(set, keys)
 	}
 	for key := range m.pending {
-		if t.wrote[key] || len(t.taken[key]) > 0 || t.fresh && !m.follows(key) {
+		if t.wrote[key] || len(t.taken[key]) > 0 || t.fresh && !m.goesAlong(key) {
 			set[key] = struct{}{}
 		}
 	}
-	t.judging, t.agreed = map[kube.Key]bool{}, nil
 	var keys []kube.Key
 	for _, key := range sortedKeys(set) {
 		t.judging[key] = true
@@ -83,9 +92,10 @@ func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error
 			}
 		case err != nil:
 			return nil, err
-		case m.follows(key):
-			m.strange[c.Path] = Finding{Path: c.Path, Key: key,
-				Text: "CRDs and Namespaces are not applied unless a rule names them; apply it with kubectl"}
+		case m.goesAlong(key):
+			if err := m.leaveAlone(ctx, c, key); err != nil {
+				return nil, err
+			}
 		default:
 			set[key] = struct{}{}
 		}
@@ -93,7 +103,40 @@ func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error
 	return set, nil
 }
 
-// keyOfChange returns the key that a changed path stands for.
+// goesAlong tells whether an object is mirrored only for the sake of others: a CRD or a
+// Namespace that no rule names.
+func (m *Mirror) goesAlong(key kube.Key) bool {
+	gr := key.GroupResource()
+	return m.follows(key) || m.opts.CRDs && gr == crdResource && !m.named(gr)
+}
+
+// leaveAlone sees to a CRD's or Namespace's file that people changed: it is neither
+// applied nor overwritten, and agreed once the cluster has the same.
+func (m *Mirror) leaveAlone(ctx context.Context, c gitstore.FileChange, key kube.Key) error {
+	if _, pending := m.pending[key]; !pending && !c.Head.IsZero() {
+		state, err := m.cluster.Get(ctx, key)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			m.pending[key] = presentEntry(state)
+		}
+	}
+	agreed, err := m.agreeAtOnce(ctx, key)
+	if err != nil || agreed {
+		return err
+	}
+	if c.Ref.IsZero() && c.Head.IsZero() || m.two.fresh && c.Head.IsZero() {
+		return nil
+	}
+	m.two.judging[key] = true
+	m.strange[c.Path] = Finding{Path: c.Path, Key: key,
+		Text: "CRDs and Namespaces are not applied unless a rule names them; apply it with kubectl"}
+	return nil
+}
+
+// keyOfChange returns the key that a changed path stands for. Where the path is cut, a file
+// says it; one that was broken stands for the key that it had before.
 func (m *Mirror) keyOfChange(ctx context.Context, c gitstore.FileChange) (kube.Key, error) {
 	key, cut, err := KeyOf(c.Path)
 	if err != nil {
@@ -102,23 +145,23 @@ func (m *Mirror) keyOfChange(ctx context.Context, c gitstore.FileChange) (kube.K
 	if !cut {
 		return key, nil
 	}
-	blob := c.Head
-	if blob.IsZero() {
-		blob = c.Ref
+	for _, blob := range []gitstore.Hash{c.Head, c.Ref} {
+		if blob.IsZero() {
+			continue
+		}
+		content, readErr := m.repo.Read(ctx, blob)
+		if readErr != nil {
+			return key, readErr
+		}
+		obj, decodeErr := kube.Decode(content)
+		if err = decodeErr; err != nil {
+			continue
+		}
+		if key, err = KeyOfFile(c.Path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName()); err == nil {
+			return key, nil
+		}
 	}
-	content, err := m.repo.Read(ctx, blob)
-	if err != nil {
-		return key, err
-	}
-	obj, err := kube.Decode(content)
-	if err != nil {
-		return key, fmt.Errorf("%w: %w", errNotOurs, err)
-	}
-	key, err = KeyOfFile(c.Path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName())
-	if err != nil {
-		return key, fmt.Errorf("%w: %w", errNotOurs, err)
-	}
-	return key, nil
+	return key, fmt.Errorf("%w: %w", errNotOurs, err)
 }
 
 // misplaced reports a file that holds an object and does not lie where it would be
@@ -135,7 +178,7 @@ func (m *Mirror) misplaced(ctx context.Context, c gitstore.FileChange) error {
 	if err != nil {
 		return err
 	}
-	text := "lies where no object's file does; it is not applied"
+	text, unreadable := "lies where no object's file does; it is not applied", false
 	obj, err := kube.Decode(content)
 	switch {
 	case err == nil:
@@ -144,8 +187,10 @@ func (m *Mirror) misplaced(ctx context.Context, c gitstore.FileChange) error {
 		}
 	case path.Base(c.Path) == "kustomization.yaml" || errors.Is(err, kube.ErrIdentity):
 		return nil
+	default:
+		text, unreadable = err.Error(), true
 	}
-	m.strange[c.Path] = Finding{Path: c.Path, Text: text, blob: c.Head}
+	m.strange[c.Path] = Finding{Path: c.Path, Text: text, blob: c.Head, unreadable: unreadable}
 	return nil
 }
 
@@ -166,7 +211,7 @@ func (m *Mirror) rightPath(obj *unstructured.Unstructured) (string, bool) {
 func (m *Mirror) agreeAtOnce(ctx context.Context, key kube.Key) (bool, error) {
 	t := m.two
 	e, ok := m.pending[key]
-	if _, landed := t.landed[key]; !ok || e.Op != Present || landed || t.wrote[key] {
+	if _, landed := t.landed[key]; !ok || e.Op != Present || landed || t.wrote[key] || t.isOpen(key) {
 		return false, nil
 	}
 	blob, mode, ok := m.repo.LookupFile(PathOf(key))
@@ -194,12 +239,29 @@ func (t *twoWay) agree(key kube.Key, blob gitstore.Hash) {
 	t.setUnknown(key, noUnknown())
 }
 
+// refusedBefore tells whether the server has refused the same change of the same state a
+// moment ago, for good: then it is not announced again.
+func (t *twoWay) refusedBefore(j *judgement) bool {
+	was, ok := t.left[j.key]
+	if !ok || was.refused == nil || was.gitBlob != j.gitBlob || was.baseBlob != j.baseBlob || was.rv != j.resourceVersion() ||
+		t.now.Sub(was.judged) > judgeAgain {
+		return false
+	}
+	j.refused, j.since = was.refused, was.judged
+	return true
+}
+
 // stillOpen tells whether nothing moved since the object was judged last, and that
 // left something open which only a person can settle.
 func (m *Mirror) stillOpen(key kube.Key) bool {
-	was, ok := m.two.left[key]
-	if _, dirty := m.pending[key]; !ok || dirty || was.retry {
+	t := m.two
+	was, ok := t.left[key]
+	_, dirty := m.pending[key]
+	if _, landed := t.landed[key]; !ok || dirty || landed || was.retry || !was.known || t.isOpen(key) {
 		return false
+	}
+	if len(was.findings)+len(was.refusals) > 0 && t.now.Sub(was.judged) > judgeAgain {
+		return false // permissions, policies and schemas change without a word
 	}
 	base, _, err := m.repo.LookupIn(m.refs.Base, PathOf(key))
 	git, _ := m.repo.Lookup(PathOf(key))

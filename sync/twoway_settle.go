@@ -21,9 +21,13 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 		if j.waits != "" {
 			p.postponed[j.key] = errors.New(j.waits) // its key stays dirty
 		}
-		if j.finding != "" || j.decision.Set == nil {
+		if j.finding != "" || j.waits != "" && m.two.isOpen(j.key) || j.decision.Set == nil {
+			if m.two.fresh { // it is to be asked about, not taken for new
+				m.two.setUnknown(j.key, threeway.Unknown{Object: true})
+			}
 			continue
 		}
+		m.two.settled[j.key] = true
 		if err := m.settleOne(p, j); err != nil {
 			return err
 		}
@@ -32,6 +36,14 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 	edits, err := m.withUnknown(m.two.base)
 	m.two.base = edits
 	return err
+}
+
+// isOpen tells whether a write to an object is announced whose outcome is not known.
+//
+// Invariant: base does not move for such an object, since the announcement names the
+// base that it was judged against. Test: TestAnswerLost.
+func (t *twoWay) isOpen(key kube.Key) bool {
+	return slices.ContainsFunc(t.unanswered(), func(e announced) bool { return e.Key == key })
 }
 
 // settleOne plans one object's file and base.
@@ -157,6 +169,7 @@ func (m *Mirror) agreeToDelete(judged []*judgement) {
 func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.Time) (HeldSet, error) {
 	t := m.two
 	byKey := map[kube.Key]*judgement{}
+	clear(t.undone)
 	unreadable := m.unreadableFiles(judged)
 	in := GuardInput{Files: m.governedFiles(), Held: m.held, Limits: m.opts.Guard, Now: now}
 	for _, j := range judged {
@@ -167,7 +180,7 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 		case !t.opts.Prune:
 			j.waiting = "deleted in git; its object stays, since apply.prune is off"
 		case unreadable != "":
-			j.waiting = "deleted in git; nothing is deleted while " + unreadable + " cannot be read"
+			j.waiting, j.again = "deleted in git; nothing is deleted while "+unreadable+" cannot be read", true
 		default:
 			byKey[j.key] = j
 			in.Candidates = append(in.Candidates, Candidate{Key: j.key, Reason: ReasonPruned})
@@ -189,6 +202,9 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 	allowed, held := Guard(in)
 	for _, key := range allowed {
 		byKey[key].prune = true
+		if in.Approved[key] {
+			t.undone[key] = true
+		}
 		if !in.Approved[key] {
 			m.deleted[key] = now
 		}
@@ -198,13 +214,15 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 
 // unreadableFiles names a file of ours that cannot be read, or "".
 func (m *Mirror) unreadableFiles(judged []*judgement) string {
+	now := map[kube.Key]bool{}
 	for _, j := range judged {
+		now[j.key] = true
 		if j.finding != "" && j.git == nil && !j.gitBlob.IsZero() {
 			return m.repo.FullPath(j.path)
 		}
 	}
 	for _, key := range sortedKeys(m.two.left) {
-		if m.two.left[key].unreadable {
+		if m.two.left[key].unreadable && m.two.judging[key] && !now[key] {
 			return m.repo.FullPath(PathOf(key))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/crmirror/crmirror/kube/apply"
 )
 
-// twoWay returns a pair whose agent runs, with widgets that both sides agree on.
+// agreed returns a pair whose agent runs, with widgets that both sides agree on.
 func agreed(t *testing.T, specs map[string]string) *pair {
 	t.Helper()
 	p := newPair(t)
@@ -231,6 +231,10 @@ func TestFormatSurvives(t *testing.T) {
 	})
 	p.settled()
 	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	for range 3 { // the object is seen again, as after a change of its status
+		p.see("a")
+		p.turn()
+	}
 	if !strings.Contains(p.file(p.pathOf("a")), "# The smallest") {
 		t.Error("the comment is gone")
 	}
@@ -246,6 +250,11 @@ func TestRemovedDefault(t *testing.T) {
 	if len(report.Applied) != 1 || !strings.Contains(fmt.Sprint(report.Applied[0].Notes), "replicas came back at its default") {
 		t.Errorf("applied %+v, want a word about the default", report.Applied)
 	}
+	// What landed is not remembered beyond its push.
+	p.patch("autoscaler", "a", "{replicas: 5}")
+	p.see("a")
+	p.wantConflicts(p.turn())
+	p.want("a", of("{replicas: 5, size: 1}"), of("{replicas: 5, size: 1}"), of("{replicas: 5, size: 1}"))
 }
 
 // TestRefusals: what the server refuses harms nobody else, and says why.
@@ -358,7 +367,7 @@ func TestCrash(t *testing.T) {
 			want := of("{size: " + tt.size + "}")
 			p.wantConflicts(report)
 			p.want("a", want, want, want)
-			if got := p.git("-C", p.remote, "for-each-ref", p.mirror.refs.Applying); got != "" {
+			if got := p.announced(); strings.Contains(got, "spec") {
 				t.Errorf("the announcement stands: %s", got)
 			}
 		})
@@ -414,15 +423,102 @@ func TestRefusedIsNotOurs(t *testing.T) {
 // TestAnswerLost: a write landed and nobody said so.
 func TestAnswerLost(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1}"})
-	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.edit("a person's formatting", map[string]string{"a": of("{size: 1, color: red}")})
+	p.settled()
+	p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
 	p.hands.afterWrite = func(kube.Key) error {
 		p.hands.afterWrite = nil
 		return apply.ErrUncertain
 	}
 	p.turn()
-	p.edit("back", map[string]string{"a": of("{size: 1}")})
+	p.edit("back", map[string]string{"a": of("{size: 1, color: red}")})
+	p.wantConflicts(p.settled())
+	p.want("a", of("{color: red, size: 1}"), of("{color: red, size: 1}"), of("{color: red, size: 1}"))
+}
+
+// TestTwoCrashes: an agent dies before it writes, the next one after; the third knows what
+// became of both announcements.
+func TestTwoCrashes(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	for _, step := range []Step{StepAnnounced, StepWritten} {
+		p.at(step)
+		p.agent()
+		if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+			t.Fatalf("the cycle did not die at %s: %v", step, err)
+		}
+	}
+	p.edit("back, and another", map[string]string{"a": of("{size: 1}"), "b": of("{size: 3}")})
+	p.opts.Reached = nil
+	p.agent()
 	p.wantConflicts(p.settled())
 	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	p.want("b", of("{size: 3}"), of("{size: 3}"), of("{size: 3}"))
+}
+
+// TestLandedBeforeMore: what landed is in base before a new announcement takes the place
+// of the one that told of it.
+func TestLandedBeforeMore(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.at(StepWritten)
+	p.agent()
+	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	p.edit("and another", map[string]string{"b": of("{size: 2}")})
+	p.at(StepAnnounced) // the same process goes on, and dies with the second
+	p.mirror.two.opts.Reached = p.opts.Reached
+	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	p.edit("a back", map[string]string{"a": of("{size: 1}")})
+	p.opts.Reached = nil
+	p.agent()
+	p.wantConflicts(p.settled())
+	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	p.want("b", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
+
+// TestEndsInTheCluster: a conflict ends when the cluster gets git's value, without the
+// remote being asked.
+func TestEndsInTheCluster(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	canonical := strings.Replace(p.file(p.pathOf("a")), "size: 1", "size: 2", 1)
+	p.person("grow", func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "clusters/lab", p.pathOf("a")), []byte(canonical), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p.patch("kubectl-edit", "a", "{size: 3}")
+	p.see("a")
+	p.wantConflicts(p.turn(), ".spec.size")
+	p.wantConflicts(p.cycle(), ".spec.size") // nothing moved
+	p.patch("kubectl-edit", "a", "{size: 2}")
+	p.see("a")
+	p.cycle()
+	p.wantConflicts(p.cycle())
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
+
+// TestEmptiedBranch: everything below the path is gone from git; nothing is for it.
+func TestEmptiedBranch(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.opts.Prune = true
+	p.agent()
+	p.settled()
+	p.person("move it all away", func(dir string) {
+		if err := os.Rename(filepath.Join(dir, "clusters/lab"), filepath.Join(dir, "elsewhere")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var emptied *EmptiedError
+	if _, err := p.tryTurn(); !errors.As(err, &emptied) {
+		t.Errorf("cycle on an emptied branch: %v", err)
+	}
+	if p.spec("a") == "" {
+		t.Error("the object is gone")
+	}
 }
 
 // TestAnnouncementLosesRace: a person pushes while the agent judges; nothing is
@@ -495,7 +591,7 @@ func TestAnnouncedFieldsOnly(t *testing.T) {
 	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
-	text := p.git("-C", p.remote, "cat-file", "blob", p.mirror.refs.Applying+":"+announcementFile)
+	text := p.announced()
 	if !strings.Contains(text, "f:size") || strings.Contains(text, "color") || strings.Contains(text, "replicas") {
 		t.Errorf("the announcement says:\n%s", text)
 	}

@@ -323,8 +323,9 @@ func (p *pair) settled() *Report {
 	return nil
 }
 
+// refsNow is where branch and base are; announcements come and go with every try.
 func (p *pair) refsNow() string {
-	return p.git("-C", p.remote, "for-each-ref", "--format=%(refname) %(objectname)")
+	return p.git("-C", p.remote, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", p.mirror.refs.Base)
 }
 
 // create creates a widget in the cluster; spec is YAML.
@@ -362,6 +363,15 @@ func (p *pair) delete(name string) {
 	if err := p.server.widgets().Delete(p.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// announced is the announcement at the remote; "" when there never was one.
+func (p *pair) announced() string {
+	p.t.Helper()
+	if p.git("-C", p.remote, "for-each-ref", p.mirror.refs.Applying) == "" {
+		return ""
+	}
+	return p.git("-C", p.remote, "cat-file", "blob", p.mirror.refs.Applying+":"+announcementFile)
 }
 
 // text is the manifest of a widget.

@@ -2,6 +2,7 @@ package sync
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,13 +25,13 @@ const parallelWrites = 8
 //
 // Invariant: nothing is written to the cluster before the remote has the
 // announcement, and it takes that only if branch, base and announcement are what
-// was judged. Tests: TestNothingWrittenUnannounced, TestAnnouncementLosesRace.
+// was judged. Test: TestAnnouncementLosesRace.
 func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) error {
 	t := m.two
 	var writes []*judgement
-	entries := t.unanswered()
+	entries := t.unanswered() // a new announcement adds to what is open
 	for _, j := range judged {
-		if j.finding == "" && j.waits == "" && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune) {
+		if j.finding == "" && j.waits == "" && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune) && !t.refusedBefore(j) {
 			e, err := j.announce()
 			if err != nil {
 				return err
@@ -85,17 +86,13 @@ func (j *judgement) announce() (announced, error) {
 	return e, nil
 }
 
-// setAnnouncement lets the applying ref say, here, that these writes are under way;
-// of none it says that by not being there.
+// setAnnouncement lets the applying ref say, here, that these writes are under way. That
+// none is, it says too: a ref that is there can be expected to be so by a push.
 func (m *Mirror) setAnnouncement(ctx context.Context, writes []announced, now time.Time) error {
-	at := m.repo.Ref(m.refs.Applying)
-	if len(writes) == 0 {
-		if at.IsZero() {
-			return nil
-		}
-		return m.repo.DeleteRef(ctx, m.refs.Applying)
+	if len(writes) == 0 && m.repo.Ref(m.refs.Applying).IsZero() {
+		return nil
 	}
-	content, err := announcement{Writes: writes}.marshal()
+	content, err := announcement{Writes: mergeWrites(writes)}.marshal()
 	if err != nil {
 		return err
 	}
@@ -104,7 +101,8 @@ func (m *Mirror) setAnnouncement(ctx context.Context, writes []announced, now ti
 	} else if ok && blob == gitstore.BlobHash(content) {
 		return nil
 	}
-	message := fmt.Sprintf("Apply %s to %s\n", count(len(writes), "change"), m.opts.ClusterName)
+	// Two agents never make the same commit: each has to know its own.
+	message := fmt.Sprintf("Apply %s to %s\n\nAnnouncement: %s\n", count(len(writes), "change"), m.opts.ClusterName, rand.Text())
 	commit, err := m.repo.CommitFile([]gitstore.Hash{m.repo.Head()}, gitstore.File{Name: announcementFile, Content: content}, message, now)
 	if err != nil {
 		return err
@@ -160,13 +158,23 @@ func (m *Mirror) refused(j *judgement, err error) {
 	case errors.As(err, &rejected):
 		j.refused = rejected
 	case errors.Is(err, apply.ErrUncertain):
-		if e, announceErr := j.announce(); announceErr == nil {
-			t.doubt[j.key] = e
-		}
+		t.doubtful(j)
 		j.waits = err.Error()
 	default: // it moved, and is judged again
 		j.waits = err.Error()
 	}
+}
+
+// doubtful remembers a write of this process of which it is not known whether it landed.
+func (t *twoWay) doubtful(j *judgement) {
+	e, err := j.announce()
+	if err != nil {
+		return // then it was not announced, and not made
+	}
+	if before, ok := t.doubt[j.key]; ok {
+		e = mergeWrites([]announced{before, e})[0]
+	}
+	t.doubt[j.key], t.wrote[j.key] = e, true
 }
 
 // landed notes a write that landed, and decides again over what became of it:
@@ -179,21 +187,23 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 		now.content = d.Cluster
 	case threeway.DeleteObject:
 		if result.Object != nil {
+			t.doubtful(j) // it is to go, and may for a long time not
 			j.waits = "deleted; a finalizer keeps it still"
 			return
 		}
 	default:
 		content, err := apply.Advance(j.base.content, d.Cluster, d.Set, d.Remove)
 		if err != nil { // then nothing is known of it but what the announcement tells
-			t.doubt[j.key], _ = j.announce()
+			t.doubtful(j)
 			j.waits = err.Error()
 			return
 		}
 		now.content, now.unknown = content, j.base.unknown
 	}
 	if now.unknown.Fields != nil {
-		now.unknown.Fields = now.unknown.Fields.Difference(d.Set.Union(d.Remove))
+		now.unknown.Fields = now.unknown.Fields.RecursiveDifference(d.Set.Union(d.Remove))
 	}
+	delete(t.undone, j.key)
 	t.landed[j.key] = landing{from: j.baseBlob, agreement: now}
 	t.wrote[j.key] = true
 	// Writes that were made for the state before ours are refused from here on.
@@ -202,6 +212,13 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 	t.taken[j.key] = append(t.taken[j.key], losses(result.Displaced, j.cluster)...)
 	j.done = append(j.done, applied{action: d.Object, method: result.Method, fields: d.Set.Union(d.Remove), displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
 	j.base, j.live, j.result = now, result.Object, &result
+	if j.live != nil {
+		var err error
+		if j.owners, err = apply.ReadOwnership(j.live); err != nil {
+			j.waits = err.Error()
+			return
+		}
+	}
 	if err := m.decide(j); err != nil {
 		j.waits = err.Error()
 	}
@@ -216,57 +233,91 @@ func hashText(h gitstore.Hash) string {
 }
 
 // recoverWrites finds out what became of writes that were announced and of which this
-// process does not know the outcome, and lets base say so before anything else is
-// done (DESIGN 5, step 5).
+// process does not know the outcome, and lets base say so, and what landed and was not
+// pushed yet, before anything else is done (DESIGN 5, step 5).
 //
-// Invariant: what cannot be told is unknown, never guessed. Tests: TestCrash.
+// Invariant: what cannot be told is unknown, never guessed; and nothing that is known
+// is forgotten before a push was acknowledged that holds it. Tests: TestCrash, TestTwoCrashes, TestLandedBeforeMore.
 func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
 	t := m.two
 	entries, err := m.openWrites(ctx)
-	if err != nil || len(entries) == 0 {
+	if err != nil {
 		return err
 	}
-	var edits []gitstore.Edit
-	t.carried = nil
-	for _, e := range entries {
+	news := map[kube.Key]agreement{} // what base has to say
+	var carried, open []announced
+	for _, e := range mergeWrites(entries) {
 		o, err := m.outcome(ctx, e)
+		switch {
+		case err != nil:
+			return err
+		case o.pending:
+			open = append(open, e)
+			if _, own := t.doubt[e.Key]; !own {
+				carried = append(carried, e)
+			}
+		case o.moved:
+			news[e.Key] = o.agreement
+		}
+	}
+	for key, l := range t.landed {
+		blob, _, err := m.repo.LookupIn(m.refs.Base, PathOf(key))
 		if err != nil {
 			return err
 		}
-		if o.pending {
-			if _, own := t.doubt[e.Key]; !own {
-				t.carried = append(t.carried, e)
-			}
-			continue
+		if _, told := news[key]; !told && blob == l.from {
+			news[key] = l.agreement
 		}
-		delete(t.doubt, e.Key)
-		delete(t.landed, e.Key)
-		if !o.moved {
-			continue
+	}
+	if len(news) > 0 {
+		if err := m.promote(ctx, news, open, now); err != nil {
+			return err
 		}
-		edit, err := m.baseEdit(e.Key, o.agreement)
+	}
+	t.carried = carried
+	for key := range t.doubt {
+		if !slices.ContainsFunc(open, func(e announced) bool { return e.Key == key }) {
+			delete(t.doubt, key)
+		}
+	}
+	for key := range news {
+		delete(t.landed, key)
+		t.wrote[key] = true
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	return t.reached(StepRecovered)
+}
+
+// promote pushes a base that says what is known to be agreed, and the announcements
+// that are open still.
+func (m *Mirror) promote(ctx context.Context, news map[kube.Key]agreement, open []announced, now time.Time) error {
+	t := m.two
+	var edits []gitstore.Edit
+	for _, key := range sortedKeys(news) {
+		edit, err := m.baseEdit(key, news[key])
 		if err != nil {
 			return err
 		}
 		edits = append(edits, edit)
-		t.setUnknown(e.Key, o.unknown)
+		t.setUnknown(key, news[key].unknown)
 	}
-	if len(edits) == 0 {
-		return nil // the announcement goes with the next push
-	}
+	var err error
 	if t.base, err = m.withUnknown(edits); err != nil {
 		return err
 	}
-	if err := m.setAnnouncement(ctx, t.unanswered(), now); err != nil {
+	if err := m.setAnnouncement(ctx, open, now); err != nil {
 		return err
 	}
 	if err := m.moveAgreed(ctx, now); err != nil {
 		return err
 	}
 	if err := m.repo.PushIf(ctx); err != nil {
-		return fmt.Errorf("settle %d announced writes: %w", len(edits), err)
+		return fmt.Errorf("settle %s that was announced: %w", count(len(news), "change"), err)
 	}
-	return t.reached(StepRecovered)
+	m.announcementPushed()
+	return nil
 }
 
 // unanswered are the announcements that have to stand on: another's that may land
@@ -283,28 +334,40 @@ func (t *twoWay) unanswered() []announced {
 func (m *Mirror) openWrites(ctx context.Context) ([]announced, error) {
 	t := m.two
 	at := m.repo.Ref(m.refs.Applying)
-	if at.IsZero() || t.mine[at] {
-		if at.IsZero() {
-			t.carried = nil
-		}
+	if at.IsZero() {
+		return nil, nil
+	}
+	if t.mine[at] {
 		return t.unanswered(), nil
+	}
+	// Another's; our own that are open stand in it, or somebody else knew better.
+	clear(t.doubt)
+	return m.announcedNow(ctx)
+}
+
+// announcedNow reads the announcement.
+func (m *Mirror) announcedNow(ctx context.Context) ([]announced, error) {
+	if m.repo.Ref(m.refs.Applying).IsZero() {
+		return nil, nil
 	}
 	blob, ok, err := m.repo.LookupRoot(m.refs.Applying, announcementFile)
 	if err != nil {
 		return nil, err
 	}
+	var a announcement
 	if !ok {
-		return nil, fmt.Errorf("%s holds no announcement; if nothing is being applied, delete it: git push --delete REMOTE %s", m.refs.Applying, m.refs.Applying)
+		err = fmt.Errorf("it has no file %s", announcementFile)
+	} else {
+		content, readErr := m.repo.Read(ctx, blob)
+		if readErr != nil {
+			return nil, readErr
+		}
+		a, err = parseAnnouncement(content)
 	}
-	content, err := m.repo.Read(ctx, blob)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s cannot be understood: %w; if no newer crmirror works here, delete it: git push REMOTE :%s",
+			m.refs.Applying, err, m.refs.Applying)
 	}
-	a, err := parseAnnouncement(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.refs.Applying, err)
-	}
-	clear(t.doubt) // they stand in it, or somebody else knew better
 	return a.Writes, nil
 }
 
@@ -335,7 +398,8 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	}
 	live, err := m.two.hands.Read(ctx, e.Key, gv.Version)
 	if err != nil && !errors.Is(err, apply.ErrNotFound) {
-		return outcome{}, err
+		// Not known now; the object waits, and nothing else does.
+		return outcome{pending: true}, ctx.Err()
 	}
 	whole := outcome{moved: true, agreement: agreement{content: base.content, unknown: threeway.Unknown{Object: true}}}
 	switch {
@@ -348,6 +412,8 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 		return m.outcomeOfCreate(e, live, whole)
 	case live.GetUID() != e.UID:
 		return whole, nil
+	case e.Action == writeDelete && live.GetDeletionTimestamp() != nil:
+		return outcome{pending: true}, nil // a finalizer keeps it
 	case e.Action == writeDelete:
 		return outcome{}, nil // it cannot land any more
 	}

@@ -180,9 +180,9 @@ type session struct {
 	inbox  *sync.Inbox
 	batch  *sync.Batch
 	mirror *sync.Mirror
-	conn   *rest.Config
-	dryRun bool // of mode two-way: nothing is written
-	shared bool // only refs are set, beside an agent that may be running
+	events *events // of mode two-way
+	dryRun bool    // of mode two-way: nothing is written
+	shared bool    // only refs are set, beside an agent that may be running
 }
 
 // open connects to the cluster and opens the repository's local side. It does
@@ -205,7 +205,11 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 	if err != nil {
 		return nil, err
 	}
-	s.conn = conn
+	if cfg.Mode == config.ModeTwoWay {
+		if s.events, err = newEvents(conn); err != nil {
+			return nil, err
+		}
+	}
 	twoWay, err := s.twoWay(conn)
 	if err != nil {
 		return nil, err

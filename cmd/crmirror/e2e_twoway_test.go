@@ -141,12 +141,15 @@ func TestApply(t *testing.T) {
 	server.commitChange(t, w, "a", "size: 1", "size: 2")
 	before := gittest.Git(t, server.dir, "for-each-ref")
 
-	u.succeed("apply", "--config", file, "--dry-run")
+	told := "configured widgets.once.example.dev " + w.namespace + "/a: .spec.size"
+	if r := u.run("apply", "--config", file, "--dry-run"); r.code != 3 || !strings.Contains(r.stdout, "Would be "+told) {
+		t.Errorf("got %v\nwant exit code 3, and what would be done", r)
+	}
 	w.wantSpec("a", "size", 1)
 	if after := gittest.Git(t, server.dir, "for-each-ref"); after != before {
 		t.Errorf("a dry run moved refs:\n%s\nbefore:\n%s", after, before)
 	}
-	if r := u.succeed("apply", "--config", file); !strings.Contains(r.stdout, "configured widgets.once.example.dev "+w.namespace+"/a: .spec.size") {
+	if r := u.succeed("apply", "--config", file); !strings.Contains(r.stdout, told) {
 		t.Errorf("apply does not say what it did: %v", r)
 	}
 	w.wantSpec("a", "size", 2)

@@ -18,18 +18,25 @@ import (
 // events tells of conflicts in Kubernetes Events on the objects. client-go counts the
 // same one up and limits how many there are.
 type events struct {
+	client   kubernetes.Interface
 	recorder record.EventRecorder
 }
 
-// newEvents sends events through a connection until ctx ends.
-func newEvents(ctx context.Context, conn *rest.Config) (*events, error) {
+// newEvents prepares to send events through a connection.
+func newEvents(conn *rest.Config) (*events, error) {
 	client, err := kubernetes.NewForConfig(conn)
 	if err != nil {
 		return nil, fmt.Errorf("connect for events: %w", err)
 	}
+	return &events{client: client}, nil
+}
+
+// start sends events until ctx ends.
+func (e *events) start(ctx context.Context) *events {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	return &events{recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "crmirror"})}, nil
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events("")})
+	e.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "crmirror"})
+	return e
 }
 
 // Conflict implements sync.Events. The event names the field and the file, and no value.

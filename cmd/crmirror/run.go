@@ -98,12 +98,8 @@ func (s *session) serve(ctx context.Context) error {
 		s.batch.Kick()
 	}()
 	loop := sync.NewLoop(s.mirror, s.batch, health, sync.Pace{Poll: s.cfg.Apply.Poll, Follow: s.cfg.Mode == config.ModeTwoWay, Grace: s.cfg.Timeouts.Grace}, s.log)
-	if s.cfg.Mode == config.ModeTwoWay {
-		events, err := newEvents(watch, s.conn)
-		if err != nil {
-			return err
-		}
-		loop.Tell(events)
+	if s.events != nil {
+		loop.Tell(s.events.start(watch))
 	}
 	schedule, err := s.schedule(loop)
 	if err != nil {

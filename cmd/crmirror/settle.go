@@ -99,6 +99,8 @@ func (a *app) adopt(ctx context.Context, cfg *config.Config) (err error) {
 	switch {
 	case err != nil:
 		return err
+	case done.Rewound:
+		_, err = fmt.Fprintf(a.env.stdout, "Took the branch as it is now. What it has otherwise than the cluster counts as changed in git.\n")
 	case done.Already:
 		_, err = fmt.Fprintf(a.env.stdout, "Nothing to adopt: the path is this cluster's.\n")
 	default:

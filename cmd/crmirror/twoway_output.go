@@ -112,6 +112,9 @@ func writeJSON(w io.Writer, v any) error {
 func (a applyResult) text() string {
 	var out strings.Builder
 	for _, x := range a.Applied {
+		if a.DryRun {
+			out.WriteString("Would be ")
+		}
 		fmt.Fprintf(&out, "%s %s", x.Action, x.Object)
 		if len(x.Fields) > 0 {
 			fmt.Fprintf(&out, ": %s", strings.Join(x.Fields, ", "))
@@ -124,7 +127,16 @@ func (a applyResult) text() string {
 	if len(a.Applied) > 0 {
 		out.WriteByte('\n')
 	}
-	out.WriteString(a.backupResult.text())
+	if !a.DryRun {
+		out.WriteString(a.backupResult.text())
+	} else if n := a.changes(); n > 0 {
+		fmt.Fprintf(&out, "%s would be committed to git, of what changed in the cluster.\n", counted(n, "file"))
+	} else if len(a.Applied) == 0 {
+		out.WriteString("Nothing would be done.\n")
+	}
+	if a.DryRun {
+		a.attention(&out)
+	}
 	if len(a.Refused) > 0 {
 		fmt.Fprintln(&out, "\nNot applied:")
 	}
@@ -136,6 +148,15 @@ func (a applyResult) text() string {
 		writeConflictText(&out, a.Conflicts)
 	}
 	return out.String()
+}
+
+// changes is how many files a cycle changed.
+func (a applyResult) changes() int {
+	n := 0
+	for _, r := range a.Resources {
+		n += r.Created + r.Changed + r.Deleted
+	}
+	return n
 }
 
 func counted(n int, what string) string {

@@ -38,7 +38,7 @@ func (c *Config) validateRepository(p *places) {
 	if r.Branch != "" && !validBranch(r.Branch) {
 		p.report("repository.branch", "%q is no name of a branch%s", r.Branch, branchHint(r.Branch))
 	}
-	if r.Refs = strings.TrimSuffix(r.Refs, "/"); !strings.HasPrefix(r.Refs, "refs/") || !validBranch(r.Refs) {
+	if r.Refs = strings.TrimSuffix(r.Refs, "/"); !strings.HasPrefix(r.Refs, "refs/") || !validBranch(strings.TrimPrefix(r.Refs, "refs/")) {
 		p.report("repository.refs", "%q is no beginning of a ref's name; write refs/crmirror, or refs/heads/crmirror for a forge that takes nothing but branches", r.Refs)
 	}
 	r.Path = strings.TrimSuffix(r.Path, "/")
