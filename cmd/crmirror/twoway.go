@@ -249,6 +249,6 @@ func (a *app) tellSettled(settled []sync.Conflict, take sync.Side) error {
 	if take == sync.TakeGit {
 		then = "The agent applies git's values at its next look at the remote; without an agent: crmirror apply."
 	}
-	_, err := fmt.Fprintf(a.env.stdout, "%d conflicts settled. %s\n", len(settled), then)
+	_, err := fmt.Fprintf(a.env.stdout, "%s settled. %s\n", counted(len(settled), "conflict"), then)
 	return err
 }

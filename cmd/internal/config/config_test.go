@@ -40,7 +40,7 @@ func TestFullConfig(t *testing.T) {
 		APIVersion: APIVersion, Kind: Kind, Cluster: "prod-eu1", Mode: "mirror",
 		Kubeconfig: "/etc/kube/config", Context: "prod", CacheDir: "/var/cache/crmirror",
 		Repository: Repository{
-			URL: "ssh://git@git.example.com/ops/clusters.git", Branch: "main", Path: "clusters/prod-eu1",
+			URL: "ssh://git@git.example.com/ops/clusters.git", Branch: "main", Path: "clusters/prod-eu1", Refs: "refs/heads/crmirror",
 			Auth:   Auth{SSHKeyFile: "/etc/ssh/key", SSHKeyPassphraseFile: "/etc/ssh/passphrase", KnownHostsFile: "/etc/ssh/known_hosts"},
 			Author: Author{Name: "mirror", Email: "mirror@example.com"},
 		},
