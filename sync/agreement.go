@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/threeway"
@@ -70,23 +68,6 @@ func parseUnknown(content []byte) (map[kube.Key]threeway.Unknown, error) {
 
 func isKnown(u threeway.Unknown) bool {
 	return !u.Object && (u.Fields == nil || u.Fields.Empty())
-}
-
-func sameUnknown(a, b threeway.Unknown) bool {
-	if isKnown(a) || isKnown(b) {
-		return isKnown(a) && isKnown(b)
-	}
-	if a.Object != b.Object {
-		return false
-	}
-	x, y := a.Fields, b.Fields
-	if x == nil {
-		x = fieldpath.NewSet()
-	}
-	if y == nil {
-		y = fieldpath.NewSet()
-	}
-	return x.Equals(y)
 }
 
 // readUnknown learns from base what it has no values for. It is read anew for each
