@@ -16,6 +16,7 @@ import (
 // Invariant: a ref there is deleted or replaced by a push only if its value
 // was read here before, and taken into account. Test: TestOwnRefsOfOthers.
 func (s *Store) readOrigin(ctx context.Context) (err error) {
+	s.theirs = nil // what the last push left there may have changed
 	session, err := s.remote.Open(ctx)
 	if err != nil {
 		return err

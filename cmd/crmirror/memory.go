@@ -34,7 +34,7 @@ func bound(ctx context.Context, objects func() int) {
 	ticker := time.NewTicker(boundEvery)
 	defer ticker.Stop()
 	for {
-		debug.SetMemoryLimit(memoryLimit(objects()))
+		debug.SetMemoryLimit(memoryLimit(objects(), liveHeap()))
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -43,7 +43,18 @@ func bound(ctx context.Context, objects func() int) {
 	}
 }
 
-func memoryLimit(objects int) int64 { return baseBytes + objectBytes*int64(objects) }
+// memoryLimit leaves room above what is live whatever that is: a limit below it would
+// have the collector work without end.
+func memoryLimit(objects int, live uint64) int64 {
+	return max(baseBytes+objectBytes*int64(objects), int64(live)+int64(live)/4+40<<20)
+}
+
+// liveHeap is how many bytes the last collection found in use.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
 
 // tidy gives memory back to the system when a burst of work is over: a first sync,
 // a resync, maintenance. The runtime by itself collects garbage when as much was

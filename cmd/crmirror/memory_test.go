@@ -2,6 +2,25 @@ package main
 
 import "testing"
 
+func TestMemoryLimit(t *testing.T) {
+	for _, tt := range []struct {
+		objects int
+		live    uint64
+		want    int64
+	}{
+		{0, 10e6, 140e6},
+		{100_000, 90e6, 200e6},
+		{1000, 800e6, 1000e6 + 40<<20}, // a large repository beside few objects
+	} {
+		if got := memoryLimit(tt.objects, tt.live); got != tt.want {
+			t.Errorf("memoryLimit(%d, %d) = %d, want %d", tt.objects, tt.live, got, tt.want)
+		}
+	}
+	if liveHeap() == 0 {
+		t.Error("nothing is live")
+	}
+}
+
 // TestBurst covers when memory is given back: once after each burst, not in one.
 func TestBurst(t *testing.T) {
 	const mb = 1 << 20

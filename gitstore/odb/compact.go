@@ -298,6 +298,9 @@ func (db *DB) noteWrote() error {
 	if err := os.WriteFile(temp, []byte(text), 0o666); err != nil {
 		return err
 	}
+	if err := os.Rename(temp, db.list); err != nil {
+		return err
+	}
 	db.listed = text
-	return os.Rename(temp, db.list)
+	return nil
 }

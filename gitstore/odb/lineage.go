@@ -118,7 +118,13 @@ const (
 // follow notes that a tree took the place of another, and what of it is new. All
 // that the other holds was followed before.
 func (m *merger) follow(before, tree object.Hash, depth int) error {
-	if before == tree || tree == object.EmptyTree || depth > deepest {
+	if before == tree || tree == object.EmptyTree {
+		return nil
+	}
+	if depth > deepest {
+		if m.prune {
+			return fmt.Errorf("tree %s lies more than %d folders deep", tree, deepest)
+		}
 		return nil
 	}
 	i := m.find(tree)
@@ -242,7 +248,7 @@ func (c *cursor) next() bool {
 	mode := c.raw[:space]
 	at := n - len(object.Hash{})
 	c.name, c.hash = c.raw[space+1:at-1], c.raw[at:]
-	c.dir, c.submodule = string(mode) == "40000", string(mode) == "160000"
+	c.dir, c.submodule = string(bytes.TrimLeft(mode, "0")) == "40000", string(mode) == "160000"
 	return true
 }
 

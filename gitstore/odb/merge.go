@@ -32,7 +32,9 @@ type item struct {
 	kind  object.Type // as it is stored
 	met   bool        // come across while lineages were traced
 	live  bool        // to be kept
+	gone  bool        // dropped: left out, and read only to rebuild what is a delta of it
 	busy  bool        // being written
+	leans bool        // its chain of deltas leaves the new pack
 }
 
 // slot leads from a place in a pack to its item.
@@ -90,13 +92,12 @@ func (m *merger) plan() error {
 			m.db.mu.Unlock()
 			if drop {
 				m.left = append(m.left, e.Hash)
-				continue
 			}
 			raw, err := p.Header(e.Offset)
 			if err != nil {
 				return err
 			}
-			all = append(all, item{hash: e.Hash, crc: e.CRC, pack: int32(i), pred: -1, base: -1, at: e.Offset, end: end, kind: raw.Type})
+			all = append(all, item{hash: e.Hash, crc: e.CRC, pack: int32(i), pred: -1, base: -1, at: e.Offset, end: end, kind: raw.Type, gone: drop})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b item) int {
@@ -136,7 +137,7 @@ func (m *merger) find(h object.Hash) int32 {
 }
 
 // dropped tells whether an item is left out.
-func (m *merger) dropped(i int32) bool { return m.prune && !m.items[i].live }
+func (m *merger) dropped(i int32) bool { return m.items[i].gone || m.prune && !m.items[i].live }
 
 // write writes the new pack.
 func (m *merger) write(f *os.File) (index []byte, sum object.Hash, err error) {
@@ -267,8 +268,9 @@ func (m *merger) copyDelta(i int32, raw pack.Raw, base int32, baseHash object.Ha
 		}
 		m.db.mu.Lock()
 		depth = m.db.chain(baseHash)
+		_, drop := m.db.dropped[baseHash]
 		m.db.mu.Unlock()
-		if depth >= maxChain {
+		if drop || depth >= maxChain {
 			return false, nil
 		}
 	}
@@ -277,6 +279,7 @@ func (m *merger) copyDelta(i int32, raw pack.Raw, base int32, baseHash object.Ha
 		return false, err
 	}
 	it.to, it.depth, it.base = m.w.Offset(), uint16(depth+1), base
+	it.leans = base < 0 || m.items[base].leans
 	if base < 0 {
 		return true, m.w.AddCompressedThin(it.hash, baseHash, raw.Size, deflated)
 	}
@@ -316,12 +319,15 @@ func (m *merger) putNew(i int32) (done bool, err error) {
 }
 
 // putDelta writes an item as a delta of another, if that is much smaller.
+//
+// Invariant: a chain that leaves the new pack is only ever copied, never made: what lies
+// elsewhere may itself lean on the item, and the last whole copy would be gone. Test: TestMergeRotation.
 func (m *merger) putDelta(i, base int32) (done bool, err error) {
 	it := &m.items[i]
 	if base < 0 {
 		return false, nil
 	}
-	if usable, err := m.usable(base); !usable || err != nil {
+	if usable, err := m.usable(base); !usable || err != nil || m.items[base].leans {
 		return false, err
 	}
 	t, content, err := m.read.get(m.db, it.hash)
