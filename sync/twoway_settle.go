@@ -21,7 +21,7 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 		if j.waits != "" {
 			p.postponed[j.key] = errors.New(j.waits) // its key stays dirty
 		}
-		if j.finding != "" || j.waits != "" && m.two.isOpen(j.key) || j.decision.Set == nil {
+		if j.finding != "" || m.two.isOpen(j.key) || j.decision.Set == nil {
 			if m.two.fresh { // it is to be asked about, not taken for new
 				m.two.setUnknown(j.key, threeway.Unknown{Object: true})
 			}

@@ -366,7 +366,12 @@ func TestCrash(t *testing.T) {
 			}
 			want := of("{size: " + tt.size + "}")
 			p.wantConflicts(report)
-			p.want("a", want, want, want)
+			if p.spec("a") != want || p.inGit("a") != want {
+				t.Errorf("the cluster has %s, git %s, want %s", p.spec("a"), p.inGit("a"), want)
+			}
+			// What never landed stays announced until the object moves: it may land yet.
+			p.patch("kubectl-edit", "a", "{legacy: moved}")
+			p.settled()
 			if got := p.announced(); strings.Contains(got, "spec") {
 				t.Errorf("the announcement stands: %s", got)
 			}
