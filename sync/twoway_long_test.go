@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// TestTwoWritersLong is TestTwoWriters over two dozen objects, for thousands of edits.
-func TestTwoWritersLong(t *testing.T) { twoWriters(t, uint64(time.Now().UnixNano()), 60, 24) }
+// TestTwoWritersLong is TestTwoWriters over two dozen objects, for hundreds of edits.
+func TestTwoWritersLong(t *testing.T) { twoWriters(t, uint64(time.Now().UnixNano()), 20, 24) }
