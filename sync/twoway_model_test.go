@@ -191,7 +191,6 @@ func (w *writers) work() {
 		w.okOrRetry(err)
 	case 1:
 		w.hands.afterWrite = func(kube.Key) error {
-			w.hands.afterWrite = nil
 			w.died = true // as good as: nobody knows whether it landed
 			return apply.ErrUncertain
 		}
@@ -201,7 +200,6 @@ func (w *writers) work() {
 	case 2:
 		w.editCluster() // a write is under way elsewhere
 		w.hands.beforeWrite = func(kube.Key) error {
-			w.hands.beforeWrite = nil
 			w.editCluster()
 			return nil
 		}

@@ -415,7 +415,6 @@ func TestRefusedIsNotOurs(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1}"})
 	p.edit("grow", map[string]string{"a": of("{size: 2}")})
 	p.hands.beforeWrite = func(kube.Key) error {
-		p.hands.beforeWrite = nil
 		p.patch("controller", "a", "{size: 2}")
 		return nil
 	}
@@ -432,7 +431,6 @@ func TestAnswerLost(t *testing.T) {
 	p.settled()
 	p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
 	p.hands.afterWrite = func(kube.Key) error {
-		p.hands.afterWrite = nil
 		return apply.ErrUncertain
 	}
 	p.turn()
@@ -531,8 +529,7 @@ func TestEmptiedBranch(t *testing.T) {
 func TestAnnouncementLosesRace(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1}"})
 	p.edit("grow", map[string]string{"a": of("{size: 2}")})
-	wrote := 0
-	p.hands.beforeWrite = func(kube.Key) error { wrote++; return nil }
+	p.hands.writes = 0
 	pushed := false
 	p.hands.beforeRead = func() {
 		if !pushed {
@@ -542,7 +539,7 @@ func TestAnnouncementLosesRace(t *testing.T) {
 	}
 	p.settled()
 	p.want("a", of("{size: 3}"), of("{size: 3}"), of("{size: 3}"))
-	if wrote != 1 {
+	if wrote := p.hands.writes; wrote != 1 {
 		t.Errorf("%d writes, want the last value only", wrote)
 	}
 }

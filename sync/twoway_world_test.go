@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	gosync "sync"
 	"testing"
 	"time"
 
@@ -46,8 +47,10 @@ type pair struct {
 type hands struct {
 	*apply.Writer
 	*apply.Schemas
-	beforeWrite func(kube.Key) error // an error takes the place of the write's answer
-	afterWrite  func(kube.Key) error
+	mu          gosync.Mutex
+	beforeWrite func(kube.Key) error // called once; an error takes the place of the write's answer
+	afterWrite  func(kube.Key) error // the same
+	writes      int
 	beforeRead  func()
 }
 
@@ -64,18 +67,30 @@ func (h *hands) Write(ctx context.Context, c apply.Change) (apply.Result, error)
 
 func around[T any](h *hands, key kube.Key, write func() (T, error)) (T, error) {
 	var none T
-	if h.beforeWrite != nil {
-		if err := h.beforeWrite(key); err != nil {
+	if before := h.once(&h.beforeWrite); before != nil {
+		if err := before(key); err != nil {
 			return none, err
 		}
 	}
 	result, err := write()
-	if h.afterWrite != nil {
-		if err := h.afterWrite(key); err != nil {
+	if after := h.once(&h.afterWrite); after != nil {
+		if err := after(key); err != nil {
 			return none, err
 		}
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.writes++
 	return result, err
+}
+
+// once takes a hook: writes run side by side, and one of them meets it.
+func (h *hands) once(hook *func(kube.Key) error) func(kube.Key) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := *hook
+	*hook = nil
+	return f
 }
 
 // liveCluster answers what a Mirror asks from a real API server. What the informers tell, a
