@@ -34,12 +34,7 @@ func (s *Store) Compare(ref string) ([]FileChange, error) {
 // LookupIn returns the blob at a path relative to Options.Path in the tree of one
 // of Options.Refs.
 func (s *Store) LookupIn(ref, path string) (Hash, bool, error) {
-	t, err := s.refTree(ref)
-	if err != nil {
-		return Hash{}, false, s.distrust(fmt.Errorf("look up %s in %s: %w", path, ref, err))
-	}
-	h, mode, ok := t.Lookup(s.full(path))
-	return h, ok && mode != filemode.Dir, nil
+	return s.LookupRoot(ref, s.full(path))
 }
 
 // LookupRoot returns the blob at a path in the whole tree of one of Options.Refs.

@@ -3,13 +3,14 @@ package gitstore
 import (
 	"errors"
 	"fmt"
-	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 
 	"github.com/google/go-cmp/cmp"
 )

@@ -128,8 +128,8 @@ func (s *Store) Ref(name string) Hash { return s.local[name] }
 
 // Lookup returns the blob at a path relative to Options.Path, in Head's tree.
 func (s *Store) Lookup(path string) (Hash, bool) {
-	h, mode, ok := s.tree.Lookup(s.full(path))
-	return h, ok && mode != filemode.Dir
+	h, _, ok := s.LookupFile(path)
+	return h, ok
 }
 
 // Walk calls fn for every file below a prefix (a folder, empty for all), in

@@ -1,7 +1,6 @@
 package sync
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,14 +38,11 @@ func marshalUnknown(unknown map[kube.Key]threeway.Unknown) ([]byte, error) {
 		u := unknown[key]
 		entries = append(entries, unknownEntry{Name: heldName(key), Object: u.Object, Fields: fieldSet{u.Fields}})
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(entries); err != nil {
+	content, err := indentedJSON(entries)
+	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", unknownFile, err)
 	}
-	return b.Bytes(), nil
+	return content, nil
 }
 
 // parseUnknown reads what marshalUnknown wrote.
@@ -89,8 +85,6 @@ func (m *Mirror) readUnknown(ctx context.Context) error {
 	}
 	return nil
 }
-
-func noUnknown() threeway.Unknown { return threeway.Unknown{} }
 
 func (t *twoWay) setUnknown(key kube.Key, u threeway.Unknown) {
 	if isKnown(u) {

@@ -100,6 +100,11 @@ func mergeWrites(list []announced) []announced {
 	return out
 }
 
+// hasWrite tells whether one of the writes is an object's.
+func hasWrite(list []announced, key kube.Key) bool {
+	return slices.ContainsFunc(list, func(e announced) bool { return e.Key == key })
+}
+
 func unionOf(a, b *fieldpath.Set) *fieldpath.Set {
 	switch {
 	case a == nil:
@@ -121,14 +126,21 @@ func (a announcement) marshal() ([]byte, error) {
 	for i := range a.Writes {
 		a.Writes[i].Name = heldName(a.Writes[i].Key)
 	}
+	content, err := indentedJSON(a)
+	if err != nil {
+		return nil, fmt.Errorf("announce %d writes: %w", len(a.Writes), err)
+	}
+	return content, nil
+}
+
+// indentedJSON writes a value as our files in refs hold it: for people to read, one line a change.
+func indentedJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(a); err != nil {
-		return nil, fmt.Errorf("announce %d writes: %w", len(a.Writes), err)
-	}
-	return b.Bytes(), nil
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 // parseAnnouncement reads what marshal wrote.

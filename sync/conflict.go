@@ -177,7 +177,6 @@ func isItem(item any, e fieldpath.PathElement) bool {
 // applied is one write that landed.
 type applied struct {
 	action            threeway.Action
-	method            apply.Method
 	fields            *fieldpath.Set
 	displaced         []apply.Displaced
 	returned, altered []fieldpath.Path
@@ -207,7 +206,7 @@ func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
 	t := m.two
 	for _, j := range judged {
 		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j)}
-		if t.opts.DryRun && j.finding == "" && j.waits == "" && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune) {
+		if t.opts.DryRun && j.toWrite() {
 			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove)})
 		}
 		file := m.repo.FullPath(j.path)
@@ -297,12 +296,3 @@ func (a applied) tell(key kube.Key) Applied {
 const takenBack = "taken back by "
 
 func isTakenBack(reason string) bool { return strings.HasPrefix(reason, takenBack) }
-
-// union adds a path to a set, which may be nil.
-func union(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
-	one := fieldpath.NewSet(path)
-	if set == nil {
-		return one
-	}
-	return set.Union(one)
-}

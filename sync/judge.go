@@ -39,9 +39,8 @@ type judgement struct {
 	owners       apply.Ownership
 
 	decision threeway.Decision
-	prune    bool          // its object may be deleted
-	done     []applied     // what was written
-	result   *apply.Result // of the write, when one landed
+	prune    bool      // its object may be deleted
+	done     []applied // what was written
 	refused  *apply.Rejected
 	since    time.Time // of refused, when it was not tried again; else zero
 	waiting  string    // why its object is not deleted
@@ -54,6 +53,14 @@ type judgement struct {
 func (j *judgement) writes() bool {
 	d := &j.decision
 	return d.Object == threeway.CreateObject || d.Object == threeway.DeleteObject || !d.Set.Empty() || !d.Remove.Empty()
+}
+
+// decided tells whether there is a decision that can be acted upon now.
+func (j *judgement) decided() bool { return j.finding == "" && j.waits == "" }
+
+// toWrite tells whether the cluster is to be written now: a deletion only if it may be made.
+func (j *judgement) toWrite() bool {
+	return j.decided() && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune)
 }
 
 // resourceVersion is that of the live object; "" when there is none.
@@ -70,7 +77,7 @@ func (m *Mirror) judge(ctx context.Context, keys []kube.Key) ([]*judgement, erro
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	if err := m.two.hands.Refresh(ctx); err != nil {
+	if err := m.two.opts.Hands.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	all := make([]*judgement, len(keys))
@@ -93,7 +100,7 @@ func (m *Mirror) judge(ctx context.Context, keys []kube.Key) ([]*judgement, erro
 		return nil, ctx.Err()
 	}
 	for _, j := range all {
-		if j.finding == "" && j.waits == "" {
+		if j.decided() {
 			if err := m.decide(j); err != nil {
 				return nil, err
 			}
@@ -182,12 +189,12 @@ func (m *Mirror) readObject(ctx context.Context, j *judgement) {
 	}
 	j.kind = schema.GroupVersionKind{Group: j.key.Group, Version: gv.Version, Kind: kind}
 	j.resource = gr.WithVersion(gv.Version)
-	j.live, err = m.two.hands.Read(ctx, j.key, gv.Version)
+	j.live, err = m.two.opts.Hands.Read(ctx, j.key, gv.Version)
 	if err != nil && !errors.Is(err, apply.ErrNotFound) {
 		j.waits = err.Error()
 		return
 	}
-	if j.typ, _, err = m.two.hands.Type(ctx, j.kind); err != nil {
+	if j.typ, _, err = m.two.opts.Hands.Type(ctx, j.kind); err != nil {
 		j.waits = err.Error()
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +99,7 @@ func (m *Mirror) resolve(ctx context.Context, r Resolution, now time.Time) ([]Co
 			if !r.matches(&c) {
 				continue
 			}
-			if slices.ContainsFunc(applying, func(e announced) bool { return e.Key == key }) {
+			if hasWrite(applying, key) {
 				return nil, fmt.Errorf("resolve %s: %w", key, errApplying)
 			}
 			keys = append(keys, key)
@@ -116,7 +115,7 @@ func (m *Mirror) resolve(ctx context.Context, r Resolution, now time.Time) ([]Co
 	m.two.base = nil
 	var changes []Change
 	for _, j := range judged {
-		if j.finding != "" || j.waits != "" {
+		if !j.decided() {
 			return nil, fmt.Errorf("resolve %s: %s%s", j.key, j.finding, j.waits)
 		}
 		if r.Labels != nil && !r.Labels.Matches(labelsOf(j)) {

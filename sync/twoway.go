@@ -55,8 +55,7 @@ const (
 
 // twoWay is what a Mirror knows in mode two-way.
 type twoWay struct {
-	opts  TwoWay
-	hands Hands
+	opts TwoWay
 
 	now     time.Time // of the cycle
 	fresh   bool      // there is no base, and yet there are files: nothing is agreed
@@ -87,7 +86,7 @@ type landing struct {
 
 func newTwoWay(opts TwoWay) *twoWay {
 	return &twoWay{
-		opts: opts, hands: opts.Hands,
+		opts:    opts,
 		mine:    map[gitstore.Hash]bool{},
 		landed:  map[kube.Key]landing{},
 		settled: map[kube.Key]bool{},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
@@ -17,6 +18,7 @@ import (
 // settle plans the files and the base of what was judged: what the cluster changed goes to
 // git, and base takes what both sides have from now on.
 func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error {
+	clear(m.two.settled) // an attempt before may have come to nothing
 	for _, j := range judged {
 		if j.waits != "" {
 			p.postponed[j.key] = errors.New(j.waits) // its key stays dirty
@@ -43,7 +45,8 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 // Invariant: base does not move for such an object, since the announcement names the
 // base that it was judged against. Test: TestAnswerLost.
 func (t *twoWay) isOpen(key kube.Key) bool {
-	return slices.ContainsFunc(t.unanswered(), func(e announced) bool { return e.Key == key })
+	_, doubted := t.doubt[key]
+	return doubted || hasWrite(t.carried, key)
 }
 
 // settleOne plans one object's file and base.
@@ -70,10 +73,9 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 		p.edits, p.changes = append(p.edits, edit), append(p.changes, *change)
 	}
 	for _, c := range d.Conflicts {
-		if c.Reason != threeway.ReasonUnknown && !c.Base.Known {
-			continue
+		if isTakenBack(c.Reason) { // remembered beyond this process
+			base.unknown.Fields = unionOf(base.unknown.Fields, fieldpath.NewSet(c.Path))
 		}
-		base.unknown = withTaken(base.unknown, c)
 	}
 	m.two.setUnknown(j.key, base.unknown)
 	edit, err := m.baseEdit(j.key, base)
@@ -85,19 +87,6 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 	}
 	m.two.base = append(m.two.base, edit)
 	return nil
-}
-
-// withTaken remembers, beyond this process, that an owner took a field back.
-func withTaken(u threeway.Unknown, c threeway.Conflict) threeway.Unknown {
-	if !isTakenBack(c.Reason) {
-		return u
-	}
-	if len(c.Path) == 0 {
-		u.Object = true
-		return u
-	}
-	u.Fields = union(u.Fields, c.Path)
-	return u
 }
 
 // sameObject compares decoded contents.
@@ -150,7 +139,7 @@ func (m *Mirror) informerCaughtUp(j *judgement) {
 // cluster while git has what was agreed.
 func (m *Mirror) agreeToDelete(judged []*judgement) {
 	for _, j := range judged {
-		if j.finding != "" || j.waits != "" || j.decision.Object != threeway.DeleteFile {
+		if !j.decided() || j.decision.Object != threeway.DeleteFile {
 			continue
 		}
 		delete(m.two.judging, j.key)
@@ -173,7 +162,7 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 	unreadable := m.unreadableFiles(judged)
 	in := GuardInput{Files: m.governedFiles(), Held: m.held, Limits: m.opts.Guard, Now: now}
 	for _, j := range judged {
-		if j.finding != "" || j.waits != "" || j.decision.Object != threeway.DeleteObject {
+		if !j.decided() || j.decision.Object != threeway.DeleteObject {
 			continue
 		}
 		switch {
@@ -204,8 +193,7 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 		byKey[key].prune = true
 		if in.Approved[key] {
 			t.undone[key] = true
-		}
-		if !in.Approved[key] {
+		} else {
 			m.deleted[key] = now
 		}
 	}

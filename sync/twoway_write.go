@@ -31,7 +31,7 @@ func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) 
 	var writes []*judgement
 	entries := t.unanswered() // a new announcement adds to what is open
 	for _, j := range judged {
-		if j.finding == "" && j.waits == "" && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune) && !t.refusedBefore(j) {
+		if j.toWrite() && !t.refusedBefore(j) {
 			e, err := j.announce()
 			if err != nil {
 				return err
@@ -137,15 +137,15 @@ func (t *twoWay) makeWrite(ctx context.Context, j *judgement) (apply.Result, err
 	d := &j.decision
 	switch d.Object {
 	case threeway.CreateObject:
-		return t.hands.Create(ctx, j.key, j.resource, d.Cluster, j.shaped)
+		return t.opts.Hands.Create(ctx, j.key, j.resource, d.Cluster, j.shaped)
 	case threeway.DeleteObject:
-		gone, err := t.hands.Delete(ctx, j.key, j.resource, j.live)
+		gone, err := t.opts.Hands.Delete(ctx, j.key, j.resource, j.live)
 		if err == nil && !gone {
 			return apply.Result{Object: j.live}, nil
 		}
 		return apply.Result{}, err
 	}
-	return t.hands.Write(ctx, apply.Change{
+	return t.opts.Hands.Write(ctx, apply.Change{
 		Key: j.key, Resource: j.resource, Live: j.live, Want: d.Cluster, Set: d.Set, Remove: d.Remove, Shaped: j.shaped,
 	})
 }
@@ -210,8 +210,8 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 	delete(t.doubt, j.key)
 	t.carried = slices.DeleteFunc(t.carried, func(e announced) bool { return e.Key == j.key })
 	t.taken[j.key] = append(t.taken[j.key], losses(result.Displaced, j.cluster)...)
-	j.done = append(j.done, applied{action: d.Object, method: result.Method, fields: d.Set.Union(d.Remove), displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
-	j.base, j.live, j.result = now, result.Object, &result
+	j.done = append(j.done, applied{action: d.Object, fields: d.Set.Union(d.Remove), displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
+	j.base, j.live = now, result.Object
 	if j.live != nil {
 		var err error
 		if j.owners, err = apply.ReadOwnership(j.live); err != nil {
@@ -276,7 +276,7 @@ func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
 	}
 	t.carried = carried
 	for key := range t.doubt {
-		if !slices.ContainsFunc(open, func(e announced) bool { return e.Key == key }) {
+		if !hasWrite(open, key) {
 			delete(t.doubt, key)
 		}
 	}
@@ -396,7 +396,7 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	if err != nil {
 		return outcome{}, fmt.Errorf("announcement of %s: %w", e.Key, err)
 	}
-	live, err := m.two.hands.Read(ctx, e.Key, gv.Version)
+	live, err := m.two.opts.Hands.Read(ctx, e.Key, gv.Version)
 	if err != nil && !errors.Is(err, apply.ErrNotFound) {
 		// Not known now; the object waits, and nothing else does.
 		return outcome{pending: true}, ctx.Err()

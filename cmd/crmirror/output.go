@@ -97,12 +97,16 @@ func newBackupResult(r *sync.Report, s *session, again string) backupResult {
 
 func (b backupResult) write(w io.Writer, format outputFormat) error {
 	if format == outputJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(b)
+		return writeJSON(w, b)
 	}
 	_, err := io.WriteString(w, b.text())
 	return err
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // text is the report for people: a table by resource, the outcome, and what

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -101,12 +100,6 @@ func (a applyResult) write(w io.Writer, format outputFormat) error {
 	}
 	_, err := io.WriteString(w, a.text())
 	return err
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 func (a applyResult) text() string {
