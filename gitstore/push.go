@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/crmirror/crmirror/gitstore/remote"
 )
@@ -23,24 +24,24 @@ func (s *Store) Push(ctx context.Context) error {
 	if s.layout.own {
 		return s.pushOwn(ctx)
 	}
-	if s.known == nil {
-		return errors.New("push: nothing is known of the remote yet; fetch first")
-	}
-	commands := s.commands()
-	if len(commands) == 0 {
-		return nil
-	}
-	return s.pushed(ctx, commands, s.request(commands, s.unsent))
+	return s.pushCache(ctx, false)
 }
 
 // PushIf is Push that succeeds only if the branch and every one of Options.Refs
 // are, at the remote, what Fetch or the last Push saw, those that it does not
 // move included: what was derived from them was derived from the present. All of
-// it happens together or not at all. Errors besides Push's: ErrNotAtomic.
+// it happens together or not at all. Of a ref that is absent there and that it does
+// not make, git's protocol cannot say so. Errors besides Push's: ErrNotAtomic.
 func (s *Store) PushIf(ctx context.Context) error {
 	if s.remote == nil || s.layout.own {
 		return fmt.Errorf("push %s: %w: only the clone of a remote can", s.branch, ErrUnsupported)
 	}
+	return s.pushCache(ctx, true)
+}
+
+// pushCache pushes from a cache, on condition that nothing moved or not, and notes what
+// the remote has from then on.
+func (s *Store) pushCache(ctx context.Context, unmoved bool) error {
 	if s.known == nil {
 		return errors.New("push: nothing is known of the remote yet; fetch first")
 	}
@@ -48,22 +49,11 @@ func (s *Store) PushIf(ctx context.Context) error {
 	if len(commands) == 0 {
 		return nil
 	}
-	moved := map[string]bool{}
-	for _, c := range commands {
-		moved[c.Ref] = true
-	}
-	for name, at := range s.known {
-		if !moved[name] && !at.IsZero() {
-			commands = append(commands, remote.Command{Ref: name, Old: at, New: at})
-		}
+	if unmoved {
+		commands = append(commands, s.conditions(commands)...)
 	}
 	request := s.request(commands, s.unsent)
-	request.MustBeAtomic = true
-	return s.pushed(ctx, commands, request)
-}
-
-// pushed pushes from a cache, and notes what the remote has from then on.
-func (s *Store) pushed(ctx context.Context, commands []remote.Command, request remote.PushRequest) error {
+	request.MustBeAtomic = unmoved
 	if err := s.remote.Push(ctx, request); err != nil {
 		return s.distrust(fmt.Errorf("push %s: %w", s.branch, err))
 	}
@@ -74,6 +64,18 @@ func (s *Store) pushed(ctx context.Context, commands []remote.Command, request r
 	s.dropSuperseded()
 	s.compact()
 	return nil
+}
+
+// conditions are commands that move nothing, for the refs that the others do not move.
+func (s *Store) conditions(commands []remote.Command) []remote.Command {
+	var rest []remote.Command
+	for name, at := range s.known {
+		moved := slices.ContainsFunc(commands, func(c remote.Command) bool { return c.Ref == name })
+		if !moved && !at.IsZero() {
+			rest = append(rest, remote.Command{Ref: name, Old: at, New: at})
+		}
+	}
+	return rest
 }
 
 func (s *Store) request(commands []remote.Command, objects *unsent) remote.PushRequest {

@@ -82,15 +82,22 @@ func (m *Mirror) keyAt(ctx context.Context, path string) (kube.Key, error) {
 	if err != nil {
 		return kube.Key{}, err
 	}
+	key, _, err = decodeAt(path, content)
+	return key, err
+}
+
+// decodeAt reads a file that lies at a path, and the key that content and path agree
+// on. The error is errNotOurs when they do not, or when there is no object in it.
+func decodeAt(path string, content []byte) (kube.Key, *unstructured.Unstructured, error) {
 	obj, err := kube.Decode(content)
 	if err != nil {
-		return kube.Key{}, fmt.Errorf("%s: %w: %w", path, errNotOurs, err)
+		return kube.Key{}, nil, fmt.Errorf("%s: %w: %w", path, errNotOurs, err)
 	}
-	key, err = KeyOfFile(path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName())
+	key, err := KeyOfFile(path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName())
 	if err != nil {
-		return kube.Key{}, fmt.Errorf("%w: %w", errNotOurs, err)
+		return kube.Key{}, nil, fmt.Errorf("%w: %w", errNotOurs, err)
 	}
-	return key, nil
+	return key, obj, nil
 }
 
 // readFile returns the content of a file at the present head.

@@ -216,11 +216,7 @@ func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) (int, er
 // shape it has, for what has no encoding now, which is quarantined when it is read live, and
 // for a content that stays the same.
 func (m *Mirror) reshaped(path string, content []byte) (kube.Key, []byte, bool) {
-	obj, err := kube.Decode(content)
-	if err != nil {
-		return kube.Key{}, nil, false
-	}
-	key, err := KeyOfFile(path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName())
+	key, obj, err := decodeAt(path, content)
 	if err != nil || m.ours(key, content) != nil {
 		return key, nil, false
 	}

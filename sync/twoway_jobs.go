@@ -154,15 +154,11 @@ func (m *Mirror) keyOfChange(ctx context.Context, c gitstore.FileChange) (kube.K
 		if readErr != nil {
 			return key, readErr
 		}
-		obj, decodeErr := kube.Decode(content)
-		if err = decodeErr; err != nil {
-			continue
-		}
-		if key, err = KeyOfFile(c.Path, obj.GroupVersionKind().Group, obj.GetNamespace(), obj.GetName()); err == nil {
+		if key, _, err = decodeAt(c.Path, content); err == nil {
 			return key, nil
 		}
 	}
-	return key, fmt.Errorf("%w: %w", errNotOurs, err)
+	return key, err
 }
 
 // misplaced reports a file that holds an object and does not lie where it would be

@@ -187,41 +187,8 @@ func newPair(t *testing.T) *pair {
 		hands:  &hands{Writer: writer, Schemas: schemas},
 		cache:  t.TempDir(),
 	}
-	p.install()
+	kubetest.InstallWidgets(t, client, p.server.group, namespace, nil)
 	return p
-}
-
-func (p *pair) install() {
-	p.t.Helper()
-	content, err := os.ReadFile("testdata/widgets.yaml")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	crd := p.decode(strings.ReplaceAll(string(content), "GROUP", p.server.group))
-	crds := p.server.client.Resource(crdResource.WithVersion("v1"))
-	if _, err := crds.Create(p.t.Context(), crd, metav1.CreateOptions{}); err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() {
-		if err := crds.Delete(context.WithoutCancel(p.t.Context()), crd.GetName(), metav1.DeleteOptions{}); err != nil {
-			p.t.Error(err)
-		}
-	})
-	deadline := time.Now().Add(time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		probe := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"probe"}}`, p.server.group)
-		_, err := p.server.widgets().Patch(p.t.Context(), "probe", types.ApplyPatchType, []byte(probe),
-			metav1.PatchOptions{FieldManager: "probe", DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("the kind is not served: %v", err)
-		}
-		<-tick.C
-	}
 }
 
 func (p *pair) decode(text string) *unstructured.Unstructured {

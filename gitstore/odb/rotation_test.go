@@ -3,7 +3,6 @@ package odb
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -89,10 +88,20 @@ func TestMergeRotation(t *testing.T) {
 	}
 }
 
-// TestMergeDroppedBase: a fetched pack has a commit as a delta of the base commit that is let go of.
+// TestMergeDroppedBase: a fetched pack has a commit as a delta of the base commit that is
+// let go of, by its place or, from a server that sends no such deltas, by its name.
 func TestMergeDroppedBase(t *testing.T) {
+	t.Run("by place", func(t *testing.T) { mergeDroppedBase(t, false) })
+	t.Run("by name, in a clone of thin packs", func(t *testing.T) { mergeDroppedBase(t, true) })
+}
+
+func mergeDroppedBase(t *testing.T, byName bool) {
+	t.Helper()
 	_, db := newRepo(t)
 	db.OwnAll()
+	if byName {
+		db.AllowThin()
+	}
 	by := object.Signature{Name: "A rather long name of a bot", Email: "a-rather-long-name-of-a-bot@example.com", When: time.Unix(1_700_000_000, 0)}
 	h := newHistory(t, db)
 	base := commitObject(object.EncodeCommit(h.now.Hash(), h.commits, by, "Agree on lab\n\ndeleted: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\ndeleted: bbbbbbbbbbbbbbbbbbbbbbbb\n"))
@@ -110,13 +119,18 @@ func TestMergeDroppedBase(t *testing.T) {
 	if err := w.Add(object.Commit, base.Hash, base.Content); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.AddOffsetDelta(head.Hash, at, delta); err != nil {
+	if byName {
+		err = w.AddDelta(head.Hash, base.Hash, delta)
+	} else {
+		err = w.AddOffsetDelta(head.Hash, at, delta)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Receive(io.Reader(&buf)); err != nil {
+	if err := db.Receive(&buf); err != nil {
 		t.Fatal(err)
 	}
 	db.Drop(base.Hash)
@@ -161,49 +175,5 @@ func TestRepackZeroPaddedMode(t *testing.T) {
 	}
 	if !db.Has(b.Hash) {
 		t.Error("the file's content is gone")
-	}
-}
-
-// TestMergeDroppedRefBase: the same from a server that sends no offset deltas, in a clone of thin packs.
-func TestMergeDroppedRefBase(t *testing.T) {
-	_, db := newRepo(t)
-	db.OwnAll()
-	db.AllowThin()
-	by := object.Signature{Name: "Ann", Email: "ann@example.com", When: time.Unix(1_700_000_000, 0)}
-	h := newHistory(t, db)
-	base := commitObject(object.EncodeCommit(h.now.Hash(), h.commits, by, "Agree on lab\n\ndeleted: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"))
-	head := commitObject(object.EncodeCommit(h.now.Hash(), h.commits, by, "short"))
-	delta, ok := pack.Diff(base.Content, head.Content)
-	if !ok {
-		t.Fatal("no delta")
-	}
-	var buf bytes.Buffer
-	w, err := pack.NewWriter(&buf, 2, db.Deflater())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Add(object.Commit, base.Hash, base.Content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AddDelta(head.Hash, base.Hash, delta); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Receive(&buf); err != nil {
-		t.Fatal(err)
-	}
-	db.Drop(base.Hash)
-	for i := range 14 {
-		if err := db.Write([]Object{randomBlob(300, uint64(i))}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := db.Compact(false); err != nil {
-		t.Errorf("Compact: %v", err)
-	}
-	if _, _, err := db.Read(head.Hash); err != nil {
-		t.Errorf("head: %v", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +37,7 @@ type widgets struct {
 
 func install(t *testing.T, name string) *widgets {
 	t.Helper()
-	return installWith(t, name, func(crd string) string { return crd })
+	return installWith(t, name, nil)
 }
 
 // installWith installs the kind with another definition.
@@ -53,28 +52,7 @@ func installWith(t *testing.T, name string, edit func(crd string) string) *widge
 	}
 	w := &widgets{t: t, config: config, client: client, namespace: server.Namespace(t)}
 	w.group = name + "." + w.namespace + ".dev" // another one each time, for go test -count
-	content, err := os.ReadFile("testdata/widgets.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := decode(t, edit(strings.ReplaceAll(string(content), "GROUP", w.group)))
-	if _, err := w.crds().Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.crds().Delete(context.WithoutCancel(t.Context()), crd.GetName(), metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	poll(t, "the kind to be served", func(ctx context.Context) error {
-		for _, version := range []string{"v1", "v1beta1"} {
-			if _, err := w.in(version).Patch(ctx, "probe", types.ApplyPatchType, []byte(`{"apiVersion":"`+w.group+`/`+version+
-				`","kind":"Widget","metadata":{"name":"probe"}}`), metav1.PatchOptions{FieldManager: "probe", DryRun: []string{metav1.DryRunAll}}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	kubetest.InstallWidgets(t, client, w.group, w.namespace, edit)
 	return w
 }
 
