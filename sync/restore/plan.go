@@ -1,0 +1,139 @@
+package restore
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+)
+
+// Verb is what a plan does about one object.
+type Verb string
+
+// The verbs.
+const (
+	Create    Verb = "create"    // the cluster lacks it
+	Update    Verb = "update"    // it differs, and Options.Existing says to make it equal
+	Unchanged Verb = "unchanged" // it equals git
+	Skip      Verb = "skip"      // it differs and stays as it is, or it would run again
+	Conflict  Verb = "conflict"  // a tool that would set it back owns what differs; see Options.Force
+	Blocked   Verb = "blocked"   // it cannot be written as things are; Reason says why and what to do
+)
+
+// Phase is when an object is written. Phases follow each other.
+type Phase int
+
+// The phases.
+const (
+	CRDs Phase = iota
+	Namespaces
+	Objects
+)
+
+// Existing says what becomes of objects that the cluster has and that differ.
+type Existing string
+
+// The values of Existing; the zero value means ExistingSkip.
+const (
+	ExistingSkip   Existing = "skip"
+	ExistingUpdate Existing = "update"
+)
+
+// Options say what is to be restored, and how. The zero Options are everything that
+// the commit has, created where it is missing.
+type Options struct {
+	// Resources are names ("certificates.cert-manager.io"), "*.group" or "*"; empty means all.
+	// A resource that runs when created is restored only if it is named in full.
+	Resources []string
+	// Namespaces are names or globs, as git has them; empty means all and cluster-scoped objects.
+	Namespaces []string
+	// Names are names or globs of objects; empty means all.
+	Names []string
+	// Selector matches labels as git has them; nil means all.
+	Selector labels.Selector
+	// MapNamespaces maps namespaces of git to those of the cluster.
+	MapNamespaces map[string]string
+	// Existing says what becomes of objects that differ.
+	Existing Existing
+	// Force lets Existing update fields that a tool owns which would set them back.
+	Force bool
+	// StripFinalizers leaves metadata.finalizers out.
+	StripFinalizers bool
+	// StripTracking leaves out the labels and annotations by which other tools claim objects; see Tracking.
+	StripTracking bool
+	// Runs are the resources that run when created; nil means DefaultRuns.
+	Runs []string
+	// Respect are the field managers that would set a field back.
+	Respect []string
+	// RedactKey, if known, lets redacted values be compared.
+	RedactKey []byte
+}
+
+// Action is what a plan does about one object. Its JSON form is a contract and holds
+// no values of fields.
+type Action struct {
+	Verb   Verb   `json:"verb"`
+	Phase  Phase  `json:"-"`
+	Reason string `json:"reason,omitempty"` // of skip, conflict and blocked: why, and what to do
+
+	Key  kube.Key      `json:"key"`  // in the cluster, after MapNamespaces
+	From kube.Key      `json:"from"` // in git
+	Path string        `json:"path"` // of the file, below the mirrored path
+	Blob gitstore.Hash `json:"blob"`
+
+	// Resource is what the object is written at: group, version and plural. The version can
+	// be another than the file's where the server does not serve that.
+	Resource schema.GroupVersionResource `json:"resource"`
+
+	// UID and ResourceVersion are those of the live object that this was decided on; empty
+	// where there is none.
+	UID             string `json:"uid,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+
+	// Changes are the fields that differ, of update, skip and conflict.
+	Changes []Change `json:"changes,omitempty"`
+	// Notes are what a person should know though it does not keep the object from being
+	// written: an owner left out, a namespace's name inside the spec.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Change is a field that differs between git and the cluster.
+type Change struct {
+	Field string `json:"field"`           // as kubectl explains it: spec.ports[name="http"].port
+	Kind  string `json:"kind"`            // "only in git", "only in the cluster" or "differs"
+	Cause string `json:"cause,omitempty"` // likely: "defaulted by the server", or the manager that set it
+	// Git and Cluster are the values as text, cut to a size; empty where the rules redact them.
+	Git     string `json:"-"`
+	Cluster string `json:"-"`
+}
+
+// Finding is something that a person should look at before or after a restore.
+type Finding struct {
+	What string `json:"what"` // file (with line), resource or object
+	Text string `json:"text"` // what is wrong, and what to do
+	// Fatal findings keep Objects from being written.
+	Fatal   bool       `json:"fatal"`
+	Objects []kube.Key `json:"objects,omitempty"`
+}
+
+// Plan is what a restore would do: every selected object of the commit, in order of
+// phases and keys.
+type Plan struct {
+	Commit     gitstore.Hash `json:"commit"`
+	Time       time.Time     `json:"time"` // of the commit
+	ClusterUID string        `json:"clusterUID"`
+	Actions    []Action      `json:"actions"`
+	Findings   []Finding     `json:"findings,omitempty"`
+}
+
+// Totals counts the actions by verb.
+func (p *Plan) Totals() map[Verb]int {
+	totals := map[Verb]int{}
+	for i := range p.Actions {
+		totals[p.Actions[i].Verb]++
+	}
+	return totals
+}
