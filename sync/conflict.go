@@ -292,7 +292,13 @@ func (a applied) tell(key kube.Key) Applied {
 	return out
 }
 
-// takenBack begins the reason of a conflict about a field that its owner took back.
-const takenBack = "taken back by "
-
-func isTakenBack(reason string) bool { return strings.HasPrefix(reason, takenBack) }
+// takenBackIn are the fields among conflicts that owners took back.
+func takenBackIn(conflicts []threeway.Conflict) *fieldpath.Set {
+	taken := fieldpath.NewSet()
+	for _, c := range conflicts {
+		if strings.HasPrefix(c.Reason, takenBack) {
+			taken.Insert(c.Path.Copy())
+		}
+	}
+	return taken
+}

@@ -52,8 +52,11 @@ type judgement struct {
 // writes tells whether the decision asks for a write to the cluster.
 func (j *judgement) writes() bool {
 	d := &j.decision
-	return d.Object == threeway.CreateObject || d.Object == threeway.DeleteObject || !d.Set.Empty() || !d.Remove.Empty()
+	return j.judged() && (d.Object == threeway.CreateObject || d.Object == threeway.DeleteObject || !d.Set.Empty() || !d.Remove.Empty())
 }
+
+// judged tells whether there is a decision, of the state that was read last.
+func (j *judgement) judged() bool { return j.decision.Set != nil }
 
 // decided tells whether there is a decision that can be acted upon now.
 func (j *judgement) decided() bool { return j.finding == "" && j.waits == "" }
@@ -101,6 +104,7 @@ func (m *Mirror) judge(ctx context.Context, keys []kube.Key) ([]*judgement, erro
 	}
 	for _, j := range all {
 		if j.decided() {
+			m.two.endLosses(j)
 			if err := m.decide(j); err != nil {
 				return nil, err
 			}
@@ -174,7 +178,7 @@ func (m *Mirror) readObject(ctx context.Context, j *judgement) {
 	gr := j.key.GroupResource()
 	kind, _, served := m.cluster.Kind(gr)
 	if !served && !m.mayGovern(gr) {
-		j.finding = "no rule selects it; it is not applied"
+		j.finding = notSelected
 		return
 	}
 	if !served {
@@ -230,6 +234,9 @@ func (m *Mirror) decide(j *judgement) error {
 	return nil
 }
 
+// notSelected is what is wrong with a file that no rule lets reach the cluster.
+const notSelected = "no rule selects it; it is not applied"
+
 // normalize brings the live object into the form that files have.
 func (m *Mirror) normalize(j *judgement) error {
 	judged := &unstructured.Unstructured{Object: j.git}
@@ -244,7 +251,7 @@ func (m *Mirror) normalize(j *judgement) error {
 	}
 	rule, selected := m.ruleOf(judged, j.key.GroupResource())
 	if !selected {
-		j.finding = "no rule selects it; it is not applied"
+		j.finding = notSelected
 		return nil
 	}
 	j.shape = &rule.Shape
@@ -289,80 +296,4 @@ func (t *twoWay) landedMeanwhile(j *judgement) bool {
 		return e.Key == j.key && (j.live == nil) != (e.UID == "") ||
 			e.Key == j.key && j.live != nil && j.live.GetResourceVersion() != e.ResourceVersion
 	})
-}
-
-// object is the objection to a one-sided change, or "".
-func (t *twoWay) object(j *judgement, move threeway.Move) string {
-	if move.ToCluster {
-		for _, owner := range j.owners.Owners(move.Path) {
-			if slices.Contains(t.opts.Respect, owner.Name) {
-				return ownedBy + owner.Name
-			}
-		}
-		if len(move.Path) == 0 && j.live != nil { // the object goes, and with it all that they own
-			for _, m := range j.live.GetManagedFields() {
-				if slices.Contains(t.opts.Respect, m.Manager) && m.Subresource != "status" {
-					return ownedBy + m.Manager
-				}
-			}
-		}
-		return ""
-	}
-	for _, lost := range t.taken[j.key] {
-		if lost.path.Equals(move.Path) && lost.hasBack(j) {
-			return takenBack + lost.manager
-		}
-	}
-	return ""
-}
-
-// ownedBy begins the reason of a conflict about a field that is not taken.
-const ownedBy = "owned by "
-
-// loss is a field that an owner lost to us, and the value that it had there. An owner
-// that sets that very value again takes the field back; another value is a change like any.
-type loss struct {
-	path    fieldpath.Path
-	manager string
-	value   any // nil with absent
-	present bool
-}
-
-func (l loss) hasBack(j *judgement) bool {
-	value, present := valueAt(j.cluster, l.path)
-	return present == l.present && kube.EqualValues(value, l.value) &&
-		slices.ContainsFunc(j.owners.Owners(l.path), func(o apply.Owner) bool { return o.Name == l.manager })
-}
-
-// losses are the fields that owners lost by a write, with the values of before.
-func losses(displaced []apply.Displaced, before map[string]any) []loss {
-	var list []loss
-	for _, d := range displaced {
-		value, present := valueAt(before, d.Path)
-		list = append(list, loss{path: d.Path, manager: d.Owner.Name, value: value, present: present})
-	}
-	return list
-}
-
-// valueAt returns the value at a path of content.
-func valueAt(content map[string]any, path fieldpath.Path) (any, bool) {
-	var at any = content
-	steps := stepsOf(content, path)
-	if len(steps) != len(path) {
-		return nil, false
-	}
-	for _, step := range steps {
-		switch s := step.(type) {
-		case string:
-			fields, _ := at.(map[string]any)
-			value, ok := fields[s]
-			if !ok {
-				return nil, false
-			}
-			at = value
-		case int:
-			at = at.([]any)[s]
-		}
-	}
-	return at, true
 }

@@ -189,13 +189,11 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 	}
 	if !whole {
 		file = j.decision.File
-		base = agreement{content: j.decision.Kept, unknown: j.decision.Unknown}
+		open := gaps{unknown: j.decision.Unknown, taken: takenBackIn(j.decision.Conflicts)}
+		base = agreement{content: j.decision.Kept, gaps: open.without(set.Union(remove))}
 		var err error
 		if base.content, err = apply.Advance(base.content, j.cluster, set, remove); err != nil {
 			return nil, nil, err
-		}
-		if base.unknown.Fields != nil {
-			base.unknown.Fields = base.unknown.Fields.RecursiveDifference(set.Union(remove))
 		}
 		if r.Take == TakeCluster {
 			if file, err = apply.Advance(file, j.cluster, set, remove); err != nil {
@@ -212,7 +210,7 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 		commit.Edits = append(commit.Edits, edit)
 		change = changeOf(j, edit)
 	}
-	m.two.setUnknown(j.key, base.unknown)
+	m.two.setUnknown(j.key, base.gaps)
 	edit, err := m.baseEdit(j.key, base)
 	m.two.base = append(m.two.base, edit)
 	return settled, change, err

@@ -13,7 +13,6 @@ import (
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
-	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // Hands is what two-way mode does to the cluster, one object at a time.
@@ -59,7 +58,7 @@ type twoWay struct {
 
 	now     time.Time // of the cycle
 	fresh   bool      // there is no base, and yet there are files: nothing is agreed
-	unknown map[kube.Key]threeway.Unknown
+	unknown map[kube.Key]gaps
 	mine    map[gitstore.Hash]bool // announcements of this process
 	carried []announced            // another's writes that may land yet
 	landed  map[kube.Key]landing   // what is agreed since writes that no push acknowledged

@@ -13,7 +13,6 @@ import (
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
-	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // leftOpen is what is open about an object, and the state that it was judged in:
@@ -233,7 +232,7 @@ func (m *Mirror) agreeAtOnce(ctx context.Context, key kube.Key) (bool, error) {
 func (t *twoWay) agree(key kube.Key, blob gitstore.Hash) {
 	t.agreed = append(t.agreed, gitstore.Edit{Path: PathOf(key), Blob: blob})
 	delete(t.left, key)
-	t.setUnknown(key, threeway.Unknown{})
+	t.setUnknown(key, gaps{})
 }
 
 // refusedBefore tells whether the server has refused the same change of the same state a

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
@@ -23,9 +22,16 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 		if j.waits != "" {
 			p.postponed[j.key] = errors.New(j.waits) // its key stays dirty
 		}
-		if j.finding != "" || m.two.isOpen(j.key) || j.decision.Set == nil {
+		open := m.two.isOpen(j.key)
+		if len(j.done) > 0 && !j.judged() && !open {
+			if err := m.settleLanded(j); err != nil {
+				return err
+			}
+			continue
+		}
+		if j.finding != "" || open || !j.judged() {
 			if m.two.fresh { // it is to be asked about, not taken for new
-				m.two.setUnknown(j.key, threeway.Unknown{Object: true})
+				m.two.setUnknown(j.key, gaps{unknown: threeway.Unknown{Object: true}})
 			}
 			continue
 		}
@@ -52,7 +58,7 @@ func (t *twoWay) isOpen(key kube.Key) bool {
 // settleOne plans one object's file and base.
 func (m *Mirror) settleOne(p *plan, j *judgement) error {
 	d := &j.decision
-	base := agreement{content: d.Base, unknown: d.Unknown}
+	base := agreement{content: d.Base, gaps: gaps{unknown: d.Unknown, taken: takenBackIn(d.Conflicts)}}
 	if j.writes() { // it did not land
 		base.content = d.Kept
 	}
@@ -72,12 +78,7 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 		}
 		p.edits, p.changes = append(p.edits, edit), append(p.changes, *change)
 	}
-	for _, c := range d.Conflicts {
-		if isTakenBack(c.Reason) { // remembered beyond this process
-			base.unknown.Fields = unionOf(base.unknown.Fields, fieldpath.NewSet(c.Path))
-		}
-	}
-	m.two.setUnknown(j.key, base.unknown)
+	m.two.setUnknown(j.key, base.gaps)
 	edit, err := m.baseEdit(j.key, base)
 	if err != nil {
 		return err
@@ -85,6 +86,25 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 	if base.content != nil && d.File != nil && sameObject(base.content, d.File) {
 		edit = gitstore.Edit{Path: j.path, Blob: blob} // as it is written, comments and all
 	}
+	m.two.base = append(m.two.base, edit)
+	return nil
+}
+
+// settleLanded lets base say what a write left that landed, where what the cluster has since
+// cannot be judged: the write took the object out of the selection, say.
+//
+// Invariant: an announcement is not taken back before base holds what landed of it.
+// Test: TestUnselectedByGit.
+func (m *Mirror) settleLanded(j *judgement) error {
+	m.two.setUnknown(j.key, j.base.gaps)
+	edit, err := m.baseEdit(j.key, j.base)
+	if err != nil {
+		return err
+	}
+	if j.git != nil && j.base.content != nil && sameObject(j.base.content, j.git) {
+		edit = gitstore.Edit{Path: j.path, Blob: j.gitBlob}
+	}
+	m.two.settled[j.key] = true
 	m.two.base = append(m.two.base, edit)
 	return nil
 }

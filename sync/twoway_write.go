@@ -180,7 +180,7 @@ func (t *twoWay) doubtful(j *judgement) {
 // landed notes a write that landed, and decides again over what became of it:
 // the server's defaults and webhooks have a say.
 func (m *Mirror) landed(j *judgement, result apply.Result) {
-	t, d := m.two, &j.decision
+	t, d := m.two, j.decision
 	now := agreement{}
 	switch d.Object {
 	case threeway.CreateObject:
@@ -198,10 +198,7 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 			j.waits = err.Error()
 			return
 		}
-		now.content, now.unknown = content, j.base.unknown
-	}
-	if now.unknown.Fields != nil {
-		now.unknown.Fields = now.unknown.Fields.RecursiveDifference(d.Set.Union(d.Remove))
+		now.content, now.gaps = content, j.base.gaps.without(d.Set.Union(d.Remove))
 	}
 	delete(t.undone, j.key)
 	t.landed[j.key] = landing{from: j.baseBlob, agreement: now}
@@ -209,9 +206,9 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 	// Writes that were made for the state before ours are refused from here on.
 	delete(t.doubt, j.key)
 	t.carried = slices.DeleteFunc(t.carried, func(e announced) bool { return e.Key == j.key })
-	t.taken[j.key] = append(t.taken[j.key], losses(result.Displaced, j.cluster)...)
-	j.done = append(j.done, applied{action: d.Object, fields: d.Set.Union(d.Remove), displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
-	j.base, j.live = now, result.Object
+	before, written := j.cluster, d.Set.Union(d.Remove)
+	j.done = append(j.done, applied{action: d.Object, fields: written, displaced: result.Displaced, returned: result.Returned, altered: result.Altered})
+	j.base, j.live, j.decision = now, result.Object, threeway.Decision{}
 	if j.live != nil {
 		var err error
 		if j.owners, err = apply.ReadOwnership(j.live); err != nil {
@@ -221,6 +218,12 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 	}
 	if err := m.decide(j); err != nil {
 		j.waits = err.Error()
+	}
+	if j.finding == notSelected {
+		j.finding = "applied, and by that no rule selects it any more; its file stays as it is"
+	}
+	if j.judged() {
+		t.lose(j, written, result.Displaced, before)
 	}
 }
 
@@ -301,7 +304,7 @@ func (m *Mirror) promote(ctx context.Context, news map[kube.Key]agreement, open 
 			return err
 		}
 		edits = append(edits, edit)
-		t.setUnknown(key, news[key].unknown)
+		t.setUnknown(key, news[key].gaps)
 	}
 	var err error
 	if t.base, err = m.withUnknown(edits); err != nil {
@@ -401,7 +404,7 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 		// Not known now; the object waits, and nothing else does.
 		return outcome{pending: true}, ctx.Err()
 	}
-	whole := outcome{moved: true, agreement: agreement{content: base.content, unknown: threeway.Unknown{Object: true}}}
+	whole := outcome{moved: true, agreement: agreement{content: base.content, gaps: gaps{unknown: threeway.Unknown{Object: true}}}}
 	switch {
 	case e.Action == writeCreate && live == nil,
 		live != nil && live.GetUID() == e.UID && live.GetResourceVersion() == e.ResourceVersion:
@@ -463,5 +466,6 @@ func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured
 	if base.unknown.Fields != nil {
 		unknown = unknown.Union(base.unknown.Fields.Difference(ours))
 	}
-	return outcome{moved: true, agreement: agreement{content: content, unknown: threeway.Unknown{Object: base.unknown.Object, Fields: unknown}}}, nil
+	open := gaps{unknown: threeway.Unknown{Object: base.unknown.Object, Fields: unknown}, taken: base.without(e.fields()).taken}
+	return outcome{moved: true, agreement: agreement{content: content, gaps: open}}, nil
 }
