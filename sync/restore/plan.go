@@ -98,6 +98,19 @@ type Action struct {
 	// Notes are what a person should know though it does not keep the object from being
 	// written: an owner left out, a namespace's name inside the spec.
 	Notes []string `json:"notes,omitempty"`
+
+	// Owners are what the object's ownerReferences name, in their order; of objects that
+	// are to be written.
+	Owners []Owner `json:"-"`
+}
+
+// Owner is what an ownerReference names.
+type Owner struct {
+	Key kube.Key // in the cluster; zero if nothing says which resource its kind is
+	UID string   // of the live object; "" if the cluster lacks it
+	// Dropped owners are neither in git nor in the cluster: the object is written without the
+	// reference, and a note says so.
+	Dropped bool
 }
 
 // Change is a field that differs between git and the cluster.
