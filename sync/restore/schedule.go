@@ -1,0 +1,198 @@
+package restore
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	firstWait   = 100 * time.Millisecond // before a request is repeated; doubles each time
+	longestWait = 10 * time.Second
+)
+
+// wholeServer is the gate that all tasks go through.
+const wholeServer = ""
+
+// schedule says which of the tasks of an order is to be attempted next. It is pure: times come
+// from outside.
+//
+// What makes an attempt fail for a while is seldom the object: the server is gone, or the
+// webhook of a kind has nobody behind it yet. So what fails for a while closes a gate, the server's or
+// the kind's, for all tasks behind it. One of them after the other tries, with growing waits
+// between; the first of which the server says something else opens the gate. If nothing does within
+// patience, all that wait there are given up.
+type schedule struct {
+	order    *order
+	gateOf   func(task int) string // of the kind, "" never
+	patience time.Duration
+	jitter   func() float64 // of [0, 1)
+
+	ready []int
+	gates map[string]*gate
+	tried map[int]trouble // tasks that failed for a while
+}
+
+// gate is what tasks wait for together.
+type gate struct {
+	closed  bool
+	since   time.Time // closed
+	next    time.Time // not tried before
+	tries   int
+	probe   int // the task that tries; nobody if none does
+	waiting []int
+}
+
+const nobody = -1
+
+type trouble struct {
+	since time.Time
+	tries int
+}
+
+func newSchedule(order *order, gateOf func(int) string, patience time.Duration, jitter func() float64) *schedule {
+	return &schedule{
+		order: order, gateOf: gateOf, patience: patience, jitter: jitter,
+		ready: order.ready(), gates: map[string]*gate{}, tried: map[int]trouble{},
+	}
+}
+
+// next returns a task to be attempted now, and false when there is none.
+func (s *schedule) next(now time.Time) (task int, ok bool) {
+	if task, ok := s.probe(now); ok {
+		return task, true
+	}
+	for len(s.ready) > 0 {
+		task, s.ready = s.ready[0], s.ready[1:]
+		g := s.closed(task)
+		if g == nil {
+			return task, true
+		}
+		g.waiting = append(g.waiting, task)
+	}
+	return 0, false
+}
+
+// probe returns a task that tries whether a gate can be opened.
+func (s *schedule) probe(now time.Time) (task int, ok bool) {
+	for name, g := range s.gates {
+		if s.due(name, g) && !now.Before(g.next) {
+			g.probe, g.waiting = g.waiting[0], g.waiting[1:]
+			return g.probe, true
+		}
+	}
+	return 0, false
+}
+
+// due tells whether a gate is to be tried when its time has come.
+func (s *schedule) due(name string, g *gate) bool {
+	server := s.gates[wholeServer]
+	return g.closed && g.probe == nobody && len(g.waiting) > 0 && (name == wholeServer || server == nil || !server.closed)
+}
+
+// closed returns the closed gate before a task, if any.
+func (s *schedule) closed(task int) *gate {
+	for _, name := range []string{wholeServer, s.gateOf(task)} {
+		if g := s.gates[name]; g != nil && g.closed {
+			return g
+		}
+	}
+	return nil
+}
+
+// wake returns when next has something again though no attempt ends; zero is never.
+func (s *schedule) wake() time.Time {
+	var wake time.Time
+	for name, g := range s.gates {
+		if s.due(name, g) && (wake.IsZero() || g.next.Before(wake)) {
+			wake = g.next
+		}
+	}
+	return wake
+}
+
+// done takes note that a task is done; what waited for it comes next.
+func (s *schedule) done(task int) {
+	s.open(wholeServer)
+	s.open(s.gateOf(task))
+	s.ready = append(s.ready, s.order.done(task)...)
+}
+
+// refused takes note that a task cannot be done. What waits for it stays where it is.
+func (s *schedule) refused(task int) {
+	s.open(wholeServer)
+	s.open(s.gateOf(task))
+}
+
+func (s *schedule) open(name string) {
+	if g := s.gates[name]; g != nil && g.closed {
+		s.ready = append(s.ready, g.waiting...)
+		delete(s.gates, name)
+	}
+}
+
+// again takes note that a task failed for a while, for the server's or its kind's sake, and that
+// the server wants to be left alone for some time. It returns the tasks that are
+// given up, maybe this one among them.
+func (s *schedule) again(task int, name string, after time.Duration, now time.Time) []int {
+	if name != wholeServer {
+		s.open(wholeServer)
+	}
+	g := s.gates[name]
+	if g == nil || !g.closed {
+		g = &gate{closed: true, since: now, probe: task}
+		s.gates[name] = g
+	}
+	own, ok := s.tried[task]
+	if !ok {
+		own.since = now
+	}
+	own.tries++
+	s.tried[task] = own
+	if g.probe == task { // and not one of those that were under way when it closed
+		g.tries = max(g.tries+1, own.tries)
+		g.next = now.Add(max(after, s.wait(g.tries)))
+	}
+	for _, g := range s.gates {
+		if g.probe == task {
+			g.probe = nobody
+		}
+	}
+	switch {
+	case now.Sub(g.since) >= s.patience:
+		given := append(g.waiting, task)
+		g.waiting = nil
+		return given
+	case now.Sub(own.since) >= s.patience:
+		return []int{task}
+	}
+	g.waiting = append(g.waiting, task)
+	return nil
+}
+
+// wait returns how long to wait after so many tries: it doubles, and a part of it is chance,
+// so that two of us do not come at the same time for ever.
+func (s *schedule) wait(tries int) time.Duration {
+	wait := longestWait
+	if doublings := tries - 1; doublings < 10 {
+		wait = min(wait, firstWait<<doublings)
+	}
+	return wait/2 + time.Duration(s.jitter()*float64(wait/2))
+}
+
+// behind returns the tasks that wait for one, directly or not, in their order.
+func (s *schedule) behind(task int) []int {
+	seen := map[int]bool{task: true}
+	var all []int
+	for list := []int{task}; len(list) > 0; {
+		next := list[0]
+		list = list[1:]
+		for _, dependent := range s.order.dependents[next] {
+			if !seen[dependent] {
+				seen[dependent] = true
+				all, list = append(all, dependent), append(list, dependent)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
