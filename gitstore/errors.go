@@ -31,6 +31,12 @@ var (
 	ErrUnreachable = remote.ErrUnreachable
 	// ErrNotFound: the server has no such repository.
 	ErrNotFound = remote.ErrNotFound
+	// ErrNoRevision: no commit has that hash, tag, branch or time.
+	ErrNoRevision = errors.New("there is no such commit, tag or branch")
+	// ErrAmbiguous: an abbreviated hash stands for several commits.
+	ErrAmbiguous = errors.New("ambiguous")
+	// ErrShallow: history here ends before what was asked for.
+	ErrShallow = errors.New("history here is not whole")
 	// ErrMissing: an object is neither here nor at the remote.
 	ErrMissing = odb.ErrMissing
 	// ErrLocked: another git process holds a lock.

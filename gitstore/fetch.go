@@ -90,7 +90,36 @@ func (s *Store) list(ctx context.Context) (seen map[string]Hash, head string, er
 			seen[name] = h
 		}
 	}
-	return seen, head, s.get(ctx, session, seen, false)
+	if err := s.get(ctx, session, seen, false); err != nil || !s.opts.History {
+		return seen, head, err
+	}
+	return seen, head, s.deepen(ctx, seen[branchRef(branch)])
+}
+
+// infinite is a depth that no history reaches; git itself asks for it by this number.
+const infinite = 1<<31 - 1
+
+// deepen gets the history that a clone made without Options.History lacks.
+func (s *Store) deepen(ctx context.Context, tip Hash) (err error) {
+	shallows, err := s.readShallow()
+	if err != nil {
+		s.damaged = errors.Is(err, ErrDamaged)
+		return err
+	}
+	if len(shallows) == 0 || tip.IsZero() {
+		return nil
+	}
+	session, err := s.remote.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.Close()) }()
+	req := remote.FetchRequest{Wants: []Hash{tip}, Haves: s.haves(), Shallows: shallows, Depth: infinite, NoBlobs: s.canOmitBlobs(session.Refs)}
+	result, err := session.Fetch(req, false, s.db.Receive)
+	if err != nil {
+		return err
+	}
+	return s.writeShallow(ctx, nil, result.Unshallow)
 }
 
 // get fetches the commits that are not here. With anew, everything is fetched

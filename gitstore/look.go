@@ -3,7 +3,6 @@ package gitstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -52,14 +51,14 @@ type CommitInfo struct {
 
 // Info returns what a commit that is here says of itself.
 func (s *Store) Info(commit Hash) (CommitInfo, error) {
-	_, parents, err := s.commitTree(commit)
+	c, err := s.readCommit(commit)
 	if err != nil {
 		return CommitInfo{}, err
 	}
-	_, content, err := s.db.Read(commit)
-	if err != nil {
-		return CommitInfo{}, err
-	}
+	return infoOf(c.parents, c.content), nil
+}
+
+func infoOf(parents []Hash, content []byte) CommitInfo {
 	info, rest := CommitInfo{Parents: parents}, content
 	for line := range bytes.Lines(content) {
 		rest = rest[len(line):]
@@ -71,14 +70,11 @@ func (s *Store) Info(commit Hash) (CommitInfo, error) {
 		if who, ok := strings.CutPrefix(text, "author "); ok {
 			info.Author, _, _ = strings.Cut(who, " <")
 		}
-		if who, ok := strings.CutPrefix(text, "committer "); ok {
-			var seconds int64
-			if _, err := fmt.Sscanf(who[strings.LastIndexByte(who, '>')+1:], " %d", &seconds); err == nil {
-				info.When = time.Unix(seconds, 0)
-			}
+		if strings.HasPrefix(text, "committer ") {
+			info.When = time.Unix(commitTime(content), 0)
 		}
 	}
-	return info, nil
+	return info
 }
 
 // Descends tells whether one commit is another or has it in its history, as far

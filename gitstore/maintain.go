@@ -1,13 +1,10 @@
 package gitstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/crmirror/crmirror/gitstore/object"
 	"github.com/crmirror/crmirror/gitstore/odb"
@@ -107,8 +104,9 @@ func (s *Store) peel(h Hash) (Hash, error) {
 		if err != nil || t != object.Tag {
 			return h, err
 		}
-		line, _, _ := bytes.Cut(content, []byte("\n"))
-		h = plumbing.NewHash(string(bytes.TrimPrefix(line, []byte("object "))))
+		if h, err = object.DecodeTag(content); err != nil {
+			return h, err
+		}
 	}
 	return h, nil
 }

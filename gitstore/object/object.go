@@ -114,6 +114,37 @@ func Entries(content []byte) iter.Seq2[Entry, error] {
 	}
 }
 
+// FindEntry returns the entry of that name, be it a file or a folder, in a tree's
+// content; a zero entry when there is none. What sorts after it is not looked at.
+func FindEntry(content []byte, name string) (Entry, error) {
+	for len(content) > 0 {
+		space := bytes.IndexByte(content[:min(len(content), modeLen+1)], ' ')
+		if space < 1 {
+			return Entry{}, errBadTree
+		}
+		end := bytes.IndexByte(content[space:], 0)
+		if end < 0 || len(content) < space+end+1+len(Hash{}) {
+			return Entry{}, errBadTree
+		}
+		end += space
+		here := content[space+1 : end]
+		if string(here) == name {
+			e, _, err := parseEntry(content)
+			return e, err
+		}
+		// A folder sorts as if its name ended in a slash, so it may come after
+		// longer names; none comes after what is greater than that.
+		if n := min(len(here), len(name)); string(here[:n]) > name[:n] || len(here) > n && string(here[:n]) == name && here[n] > '/' {
+			return Entry{}, nil
+		}
+		content = content[end+1+len(Hash{}):]
+	}
+	return Entry{}, nil
+}
+
+// modeLen is how many digits a mode has at most.
+const modeLen = 6
+
 // CountEntries is how many entries a tree's content has, as far as it is sound.
 func CountEntries(content []byte) int {
 	n := 0
@@ -198,4 +229,14 @@ func DecodeCommit(content []byte) (tree Hash, parents []Hash, err error) {
 		}
 	}
 	return tree, nil, errors.New("malformed commit: it ends in its header")
+}
+
+// DecodeTag returns the object that an annotated tag's content names.
+func DecodeTag(content []byte) (Hash, error) {
+	line, _, _ := bytes.Cut(content, []byte("\n"))
+	name, ok := bytes.CutPrefix(line, []byte("object "))
+	if !ok || !plumbing.IsHash(string(name)) {
+		return Hash{}, errors.New("malformed tag: it names no object")
+	}
+	return plumbing.NewHash(string(name)), nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/crmirror/crmirror/gitstore/object"
 )
 
@@ -157,24 +159,54 @@ func (p *Pack) Find(h object.Hash) (e Entry, ok bool, err error) {
 	if err := p.load(); err != nil {
 		return e, false, err
 	}
+	i, hi, err := p.search(h)
+	if err != nil || i == hi || !bytes.Equal(p.name(i), h[:]) {
+		return e, false, err
+	}
+	e, err = p.entry(i)
+	return e, err == nil, err
+}
+
+// search returns the place in the index of the first object that is not less than h, among
+// those that share its first byte and end at hi.
+func (p *Pack) search(h object.Hash) (i, hi int, err error) {
 	lo := 0
 	if h[0] > 0 {
 		lo = p.fanout(int(h[0]) - 1)
 	}
-	hi := p.fanout(int(h[0]))
+	hi = p.fanout(int(h[0]))
 	if lo > hi || hi > p.count {
-		return e, false, fmt.Errorf("%w: fan-out of %s", ErrDamaged, indexPath(p.path))
+		return 0, 0, fmt.Errorf("%w: fan-out of %s", ErrDamaged, indexPath(p.path))
 	}
-	names := p.index[indexHeaderLen+256*4:]
-	i := lo + sort.Search(hi-lo, func(i int) bool {
-		at := (lo + i) * 20
-		return bytes.Compare(names[at:at+20], h[:]) >= 0
-	})
-	if i == hi || !bytes.Equal(names[i*20:i*20+20], h[:]) {
-		return e, false, nil
+	return lo + sort.Search(hi-lo, func(i int) bool { return bytes.Compare(p.name(lo+i), h[:]) >= 0 }), hi, nil
+}
+
+func (p *Pack) name(i int) []byte {
+	at := indexHeaderLen + 256*4 + i*20
+	return p.index[at : at+20]
+}
+
+// Abbreviated returns the objects whose hashes, as hexadecimal digits, begin with
+// some; these are at least two.
+func (p *Pack) Abbreviated(digits string) ([]object.Hash, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.load(); err != nil {
+		return nil, err
 	}
-	e, err = p.entry(i)
-	return e, err == nil, err
+	i, hi, err := p.search(plumbing.NewHash(digits + strings.Repeat("0", 40-len(digits))))
+	if err != nil {
+		return nil, err
+	}
+	var found []object.Hash
+	for ; i < hi; i++ {
+		h := object.Hash(p.name(i))
+		if !strings.HasPrefix(h.String(), digits) {
+			break
+		}
+		found = append(found, h)
+	}
+	return found, nil
 }
 
 // entry returns the i-th object of the index.
