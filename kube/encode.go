@@ -84,7 +84,7 @@ func (s *Shape) apply(obj map[string]any) (map[string]any, error) {
 	if !s.Status {
 		delete(out, "status")
 	}
-	before := normalizeMetadata(obj["metadata"].(map[string]any))
+	before := StoredMetadata(obj["metadata"].(map[string]any))
 	out["metadata"] = before
 	for _, path := range s.Drop {
 		out = path.edit(out, func([]string, any) (any, bool) { return nil, false })
@@ -97,8 +97,9 @@ func (s *Shape) apply(obj map[string]any) (map[string]any, error) {
 	return out, err
 }
 
-// normalizeMetadata returns a new map with the metadata that is kept.
-func normalizeMetadata(meta map[string]any) map[string]any {
+// StoredMetadata returns a new map with what Encode keeps of an object's metadata, whatever
+// the shape.
+func StoredMetadata(meta map[string]any) map[string]any {
 	out := make(map[string]any, len(keptMetadata))
 	for _, k := range keptMetadata {
 		if v, ok := meta[k]; ok {

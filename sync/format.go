@@ -100,6 +100,11 @@ func redactKeyName(key []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// HasKey tells whether a key is the one that the tree's values are redacted with.
+func (t *Tree) HasKey(key []byte) bool {
+	return len(key) > 0 && t.RedactKey == redactKeyName(key)
+}
+
 // Marshal writes the tree as its file holds it, the same bytes for the same tree.
 func (t *Tree) Marshal() ([]byte, error) {
 	fields := map[string]any{

@@ -73,7 +73,7 @@ type fieldValue struct {
 }
 
 func valueOf(object map[string]any, path fieldpath.Path) fieldValue {
-	value, present := valueAt(object, path)
+	value, present := ValueAt(object, path)
 	return fieldValue{value, present}
 }
 
@@ -122,8 +122,8 @@ func (t *twoWay) setLosses(key kube.Key, list []loss) {
 	t.taken[key] = list
 }
 
-// valueAt returns the value at a path of content.
-func valueAt(content map[string]any, path fieldpath.Path) (any, bool) {
+// ValueAt returns the value at a path of decoded content, and whether there is one.
+func ValueAt(content map[string]any, path fieldpath.Path) (any, bool) {
 	var at any = content
 	steps := stepsOf(content, path)
 	if len(steps) != len(path) {

@@ -179,6 +179,10 @@ func count(n int, noun string) string {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
+// Printable makes a text that comes from an object or a file fit to be shown: in at most n
+// runes, without what is no printable character or plain space.
+func Printable(text string, n int) string { return shorten(printable(text), n) }
+
 // printable replaces what is no printable character or plain space: line
 // breaks, control and formatting characters, broken UTF-8.
 func printable(s string) string {

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
@@ -118,9 +119,13 @@ type Change struct {
 	Field string `json:"field"`           // as kubectl explains it: spec.ports[name="http"].port
 	Kind  string `json:"kind"`            // "only in git", "only in the cluster" or "differs"
 	Cause string `json:"cause,omitempty"` // likely: "defaulted by the server", or the manager that set it
+	// Owners are the field managers that own the field in the cluster.
+	Owners []string `json:"owners,omitempty"`
 	// Git and Cluster are the values as text, cut to a size; empty where the rules redact them.
 	Git     string `json:"-"`
 	Cluster string `json:"-"`
+
+	path fieldpath.Path
 }
 
 // Finding is something that a person should look at before or after a restore.
