@@ -150,3 +150,29 @@ func TestCreateWaits(t *testing.T) {
 		t.Errorf("refusals %+v, although the namespace is there", report.Refusals)
 	}
 }
+
+// TestExecutableFile: that a file may be executed is no change of its object: it is judged
+// once, for its content.
+func TestExecutableFile(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.person("grow, in a script", func(dir string) {
+		file := filepath.Join(dir, "clusters/lab", p.pathOf("a"))
+		if err := os.WriteFile(file, []byte(p.text("a", of("{size: 2}"))), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	})
+	p.settled()
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	if got := p.git("-C", p.remote, "ls-tree", "-r", "main", "--", "clusters/lab/"+p.pathOf("a")); !strings.HasPrefix(got, "100755") {
+		t.Fatalf("the file lost its mode: %s", got)
+	}
+	reads := 0
+	p.hands.beforeRead = func() { reads++ }
+	p.turn()
+	if reads != 0 {
+		t.Errorf("the object was judged again, with %d reads", reads)
+	}
+}

@@ -76,7 +76,8 @@ func keySet[V any](of map[kube.Key]V) map[kube.Key]struct{} {
 	return set
 }
 
-// changedInGit returns the objects whose files at the branch's head are not those of base.
+// changedInGit returns the objects whose files at the branch's head are not those of base:
+// their content decides, not whether they may be executed.
 func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error) {
 	changes, err := m.repo.Compare(m.refs.Base)
 	if err != nil {
@@ -84,6 +85,9 @@ func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error
 	}
 	set := map[kube.Key]struct{}{}
 	for _, c := range changes {
+		if c.Ref == c.Head && isFile(c.Mode) {
+			continue
+		}
 		key, err := m.keyOfChange(ctx, c)
 		switch {
 		case errors.Is(err, errNotOurs):
