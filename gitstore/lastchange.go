@@ -1,84 +1,58 @@
 package gitstore
 
 import (
-	"strings"
 	"time"
 
-	"github.com/crmirror/crmirror/gitstore/object"
+	"github.com/crmirror/crmirror/gitstore/tree"
 )
 
 // Change is a commit that changed a file.
 type Change struct {
-	Commit string // abbreviated; "" when history here does not tell
+	Commit string // abbreviated
 	Author string
 	When   time.Time
 }
 
-// maxWalk bounds how far back LastChange looks.
+// maxWalk bounds how far back LastChanges looks.
 const maxWalk = 1000
 
-// LastChange returns the newest commit of the branch's first-parent history that gave a
-// file, by its path relative to Options.Path, the content that it has at Head (or took it away).
-func (s *Store) LastChange(path string) *Change {
-	at := s.head
-	now, ok := s.blobAt(at, s.full(path))
-	for range maxWalk {
-		if !ok {
-			break
-		}
+// LastChanges returns, by path relative to Options.Path, the newest commit of the branch's
+// first-parent history that gave a file the content that it has at Head, or took it away.
+// A path of which the history here does not tell is not in the result. All paths are found
+// in one walk, whose cost follows what the commits changed.
+func (s *Store) LastChanges(paths []string) map[string]Change {
+	found := map[string]Change{}
+	wanted := map[string]bool{}
+	for _, path := range paths {
+		wanted[path] = true
+	}
+	at, now := s.head, s.tree
+	for step := 0; step < maxWalk && len(wanted) > 0 && !at.IsZero(); step++ {
 		_, parents, err := s.commitTree(at)
 		if err != nil {
 			break
 		}
-		var before Hash
+		parent, before := Hash{}, tree.Tree{}
 		if len(parents) > 0 {
-			if before, ok = s.blobAt(parents[0], s.full(path)); !ok {
-				break
-			}
-		}
-		if before != now {
-			info, err := s.Info(at)
+			parent = parents[0]
+			root, _, err := s.commitTree(parent)
 			if err != nil {
 				break
 			}
-			return &Change{Commit: at.String()[:10], Author: info.Author, When: info.When}
-		}
-		if len(parents) == 0 {
-			break
-		}
-		at = parents[0]
-	}
-	return &Change{}
-}
-
-// blobAt returns the file at a path of a commit's tree, zero for none; ok is false
-// when that is not here. Only the folders on the way are read.
-func (s *Store) blobAt(commit Hash, path string) (Hash, bool) {
-	at, _, err := s.commitTree(commit)
-	if err != nil {
-		return Hash{}, false
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		t, content, err := s.db.Read(at)
-		if err != nil {
-			return Hash{}, false
-		}
-		if t != object.Tree {
-			return Hash{}, true
-		}
-		at = Hash{}
-		for e, err := range object.Entries(content) {
-			if err != nil {
-				return Hash{}, false
-			}
-			if e.Name == name {
-				at = e.Hash
+			if before, err = tree.Load(s.db.Read, root, now); err != nil {
 				break
 			}
 		}
-		if at.IsZero() {
-			return Hash{}, true
+		for _, c := range tree.Diff(before.Sub(s.opts.Path), now.Sub(s.opts.Path)) {
+			if !wanted[c.Path] || c.Old == c.New {
+				continue
+			}
+			delete(wanted, c.Path)
+			if info, err := s.Info(at); err == nil {
+				found[c.Path] = Change{Commit: at.String()[:10], Author: info.Author, When: info.When}
+			}
 		}
+		at, now = parent, before
 	}
-	return at, true
+	return found
 }

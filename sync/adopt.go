@@ -13,6 +13,7 @@ import (
 type Adoption struct {
 	Already bool   // the path was this cluster's before
 	Rewound bool   // it was, and its branch had been rewound
+	Emptied bool   // it was, and its files were gone from the branch
 	From    string // uid of the cluster that it belonged to; "" when that could not be told
 	Name    string // that cluster's name
 	Files   int    // files of ours that it held
@@ -50,9 +51,9 @@ func (m *Mirror) adopt(ctx context.Context, now time.Time) (*Adoption, error) {
 	if (m.marker == nil && done.Files == 0) || done.From == m.uid {
 		var err error
 		if m.two != nil {
-			done.Rewound, err = m.adoptRewound(ctx, now)
+			err = m.adoptBranch(ctx, done, now)
 		}
-		done.Already = !done.Rewound
+		done.Already = !done.Rewound && !done.Emptied
 		return done, err
 	}
 	tree := m.opts.Tree
@@ -80,6 +81,31 @@ func (m *Mirror) adopt(ctx context.Context, now time.Time) (*Adoption, error) {
 	}
 	_, err = m.repo.UpdateWorktree(ctx)
 	return done, err
+}
+
+// adoptBranch lets base stand on the branch as it is now. Of one that was rewound, what was
+// agreed stays, and what the branch says differently is judged against it. Of one
+// that was emptied nothing does: what the cluster has is new to git.
+func (m *Mirror) adoptBranch(ctx context.Context, done *Adoption, now time.Time) error {
+	var emptied *EmptiedError
+	var rewound *RewoundError
+	var edits []gitstore.Edit
+	if done.Emptied = errors.As(m.checkMarker(), &emptied); done.Emptied {
+		files, err := m.repo.FilesIn(m.refs.Base)
+		if err != nil {
+			return err
+		}
+		for path := range files {
+			edits = append(edits, gitstore.Edit{Path: path, Delete: true})
+		}
+	} else {
+		err := m.checkLineage()
+		if done.Rewound = errors.As(err, &rewound); !done.Rewound {
+			return err
+		}
+	}
+	_, err := m.repo.DeriveBase(ctx, m.refs.Base, edits, m.baseMessage(m.deleted), now)
+	return err
 }
 
 func orUnknown(s string) string {

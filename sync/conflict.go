@@ -81,14 +81,21 @@ func quoteShell(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// conflictsOf tells of the conflicts of a judged object.
-func (m *Mirror) conflictsOf(j *judgement) []Conflict {
-	var out []Conflict
-	var since *gitstore.Change
-	for _, c := range j.decision.Conflicts {
-		if since == nil {
-			since = m.repo.LastChange(j.path)
+// lastChanges finds out which commits last changed the files of objects in conflict.
+func (m *Mirror) lastChanges(judged []*judgement) map[string]gitstore.Change {
+	var paths []string
+	for _, j := range judged {
+		if len(j.decision.Conflicts) > 0 {
+			paths = append(paths, j.path)
 		}
+	}
+	return m.repo.LastChanges(paths)
+}
+
+// conflictsOf tells of the conflicts of a judged object, whose file was last changed so.
+func (m *Mirror) conflictsOf(j *judgement, since gitstore.Change) []Conflict {
+	var out []Conflict
+	for _, c := range j.decision.Conflicts {
 		x := Conflict{
 			Key: j.key, Object: j.object(), File: m.repo.FullPath(j.path), Field: fieldText(c.Path), Reason: c.Reason,
 			Base: j.show(c.Path, c.Base), Git: j.show(c.Path, c.Git), Cluster: j.show(c.Path, c.Cluster),
@@ -203,9 +210,9 @@ type Refusal struct {
 // tellJudged fills in what the report says of the objects judged, and of those that
 // nothing moved of since.
 func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
-	t := m.two
+	t, since := m.two, m.lastChanges(judged)
 	for _, j := range judged {
-		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j)}
+		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j, since[j.path])}
 		if t.opts.DryRun && j.toWrite() {
 			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove)})
 		}

@@ -37,8 +37,8 @@ func (e *OtherClusterError) Error() string {
 type EmptiedError struct{ Path string }
 
 func (e *EmptiedError) Error() string {
-	return fmt.Sprintf("%s and all files beside it are gone from the branch; nothing is applied. Restore them with git revert, "+
-		"or, to begin anew with what the cluster has, run one backup in mode mirror", e.Path)
+	return fmt.Sprintf("%s and all files beside it are gone from the branch; nothing is applied. To have them back: git revert; "+
+		"to begin anew with what the cluster has: crmirror adopt", e.Path)
 }
 
 // baseHolds tells whether base has files of objects.
@@ -165,8 +165,11 @@ func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) (bo
 		return false, err
 	}
 	if m.two != nil {
-		var err error
-		if m.two.base, err = m.reshapeBase(ctx, p); err != nil {
+		edits, err := m.reshapeBase(ctx, p)
+		if err != nil {
+			return false, err
+		}
+		if m.two.base, err = m.withMarker(edits, p); err != nil {
 			return false, err
 		}
 	}

@@ -162,7 +162,7 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 	var settled []Conflict
 	set, remove := fieldpath.NewSet(), fieldpath.NewSet()
 	whole := false
-	for _, c := range m.conflictsOf(j) {
+	for _, c := range m.conflictsOf(j, gitstore.Change{}) {
 		if !r.matches(&c) {
 			continue
 		}
@@ -244,16 +244,4 @@ func changeOf(j *judgement, e gitstore.Edit) *Change {
 		c.Manager = kube.NewestManager(j.live)
 	}
 	return c
-}
-
-// adoptRewound lets base stand on the branch as it is now: what was agreed stays, and
-// what the branch says differently is judged against it.
-func (m *Mirror) adoptRewound(ctx context.Context, now time.Time) (bool, error) {
-	var rewound *RewoundError
-	err := m.checkLineage()
-	if !errors.As(err, &rewound) {
-		return false, err
-	}
-	_, err = m.repo.DeriveBase(ctx, m.refs.Base, nil, m.baseMessage(m.deleted), now)
-	return true, err
 }

@@ -96,4 +96,9 @@ func TestReshapeTwoWay(t *testing.T) {
 	p.wantConflicts(p.settled())
 	p.want("a", of("{color: red, size: 1}"), of("{size: 1}"), of("{size: 1}"))
 	p.want("b", of("{color: red, size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	// Base has the marker of the new rules, too: it is no difference to be looked at.
+	names := p.git("-C", p.remote, "diff", "--name-only", p.mirror.refs.Base, "main", "--", "clusters/lab")
+	if names != "" {
+		t.Errorf("base and branch differ in %s", names)
+	}
 }

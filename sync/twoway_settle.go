@@ -41,9 +41,33 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 		}
 		m.informerCaughtUp(j)
 	}
-	edits, err := m.withUnknown(m.two.base)
-	m.two.base = edits
+	edits, err := m.withMarker(m.two.base, p)
+	if err == nil {
+		m.two.base, err = m.withUnknown(edits)
+	}
 	return err
+}
+
+// withMarker lets base have .crmirror.yaml as the branch has it after a plan: people and
+// other commands write it too, and nobody's edit is to be seen in it.
+func (m *Mirror) withMarker(edits []gitstore.Edit, p *plan) ([]gitstore.Edit, error) {
+	edit := gitstore.Edit{Path: MarkerName}
+	now, exists := m.repo.Lookup(MarkerName)
+	edit.Blob = now
+	for _, e := range p.edits {
+		if e.Path == MarkerName {
+			edit, exists = e, true
+			if e.Content != nil {
+				now = gitstore.BlobHash(e.Content)
+			}
+		}
+	}
+	was, _, err := m.repo.LookupIn(m.refs.Base, MarkerName)
+	if err != nil || !exists || was == now {
+		return edits, err
+	}
+	edits = slices.DeleteFunc(edits, func(e gitstore.Edit) bool { return e.Path == MarkerName })
+	return append(edits, edit), nil
 }
 
 // isOpen tells whether a write to an object is announced whose outcome is not known.

@@ -643,6 +643,13 @@ func TestEmptiedBranch(t *testing.T) {
 	if p.spec("a") == "" {
 		t.Error("the object is gone")
 	}
+	p.agent()
+	if done, err := p.mirror.Adopt(t.Context(), p.now); err != nil || !done.Emptied {
+		t.Fatalf("adopt: %+v, %v", done, err)
+	}
+	p.agent()
+	p.wantConflicts(p.settled())
+	p.want("a", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
 }
 
 // TestAnnouncementLosesRace: a person pushes while the agent judges; nothing is

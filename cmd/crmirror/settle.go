@@ -74,7 +74,11 @@ func (a *app) adoptCommand() *cobra.Command {
 		Short: "Let this cluster take over a path that belongs to another one",
 		Long: `Let this cluster take over a path in git that belongs to another one: after a disaster, say, when the cluster is a new
 one of the same name. Nothing is deleted for it: what git has and this cluster lacks is held until it is approved; the
-next backup, or the agent, lists it.`,
+next backup, or the agent, lists it.
+
+In mode two-way it also takes the branch as it is, after it was rewound or rewritten, or after all files below the path
+went from it. What a rewound branch has otherwise than the cluster then counts as changed in git; to an emptied one the
+agent, or crmirror apply, commits what the cluster has.`,
 		Example: `  crmirror adopt --config crmirror.yaml`,
 		Args:    cobra.NoArgs,
 	}
@@ -101,6 +105,8 @@ func (a *app) adopt(ctx context.Context, cfg *config.Config) (err error) {
 		return err
 	case done.Rewound:
 		_, err = fmt.Fprintf(a.env.stdout, "Took the branch as it is now. What it has otherwise than the cluster counts as changed in git.\n")
+	case done.Emptied:
+		_, err = fmt.Fprintf(a.env.stdout, "Took the branch as it is now, without files. The agent, or crmirror apply, commits what the cluster has.\n")
 	case done.Already:
 		_, err = fmt.Fprintf(a.env.stdout, "Nothing to adopt: the path is this cluster's.\n")
 	default:
