@@ -17,13 +17,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/gitstore/gittest"
+	"github.com/crmirror/crmirror/kube/kubetest"
+	"github.com/crmirror/crmirror/sync"
 )
 
 // commitChange lets a person replace text in a widget's file, and push.
 func (s served) commitChange(t *testing.T, w *widgets, name, old, new string) {
 	t.Helper()
+	s.commitChangeIn(t, "clusters/e2e", w, name, old, new)
+}
+
+// commitChangeIn is commitChange below a path of the repository.
+func (s served) commitChangeIn(t *testing.T, path string, w *widgets, name, old, new string) {
+	t.Helper()
 	clone := gittest.Clone(t, "file://"+s.dir)
-	file := filepath.Join(clone, "clusters/e2e", w.file(name))
+	file := filepath.Join(clone, path, w.file(name))
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +163,100 @@ func TestApply(t *testing.T) {
 	w.wantSpec("a", "size", 2)
 	u.run("resolve", "--config", file, "--all").wantFailure(t, 2, "--take git or --take cluster")
 	u.run("conflicts", "--repo", u.path("x")).wantFailure(t, 2, "mode: two-way")
+}
+
+// Two agents, of the same cluster and under the same name, have a path each: neither moves
+// anything of the other's, and what people change in either path reaches the cluster.
+func TestTwoPaths(t *testing.T) {
+	t.Parallel()
+	w := newWidgets(t, "paths.example.dev").install()
+	w.create("a", 1)
+	server := newServer(t)
+	u := newUser(t)
+	apply := func(path string) {
+		t.Helper()
+		other := map[string]string{"clusters/one": "clusters/two", "clusters/two": "clusters/one"}[path]
+		config := strings.Replace(configFor(server.url(), w.group, "mode: two-way\n"), "clusters/e2e", path, 1)
+		before := server.stateOf(t, other)
+		u.succeed("apply", "--config", u.file(filepath.Base(path)+".yaml", config))
+		if after := server.stateOf(t, other); after != before {
+			t.Errorf("the agent of %s moved something of %s:\n%s\nbefore:\n%s", path, other, after, before)
+		}
+	}
+	wantBoth := func(want ...string) {
+		t.Helper()
+		for _, path := range []string{"clusters/one", "clusters/two"} {
+			content := gittest.Git(t, server.dir, "show", "main:"+path+"/"+w.file("a"))
+			for _, line := range want {
+				if !strings.Contains(content, line) {
+					t.Errorf("%s has no %q:\n%s", path, line, content)
+				}
+			}
+		}
+	}
+	apply("clusters/one")
+	apply("clusters/two")
+	wantBoth("size: 1", "color: green")
+
+	server.commitChangeIn(t, "clusters/one", w, "a", "size: 1", "size: 2")
+	apply("clusters/two")
+	w.wantSpec("a", "size", 1) // it is the other's to apply
+	apply("clusters/one")
+	w.wantSpec("a", "size", 2)
+	apply("clusters/two")
+	wantBoth("size: 2", "color: green")
+
+	server.commitChangeIn(t, "clusters/one", w, "a", "size: 2", "size: 3")
+	server.commitChangeIn(t, "clusters/two", w, "a", "color: green", "color: red")
+	apply("clusters/one")
+	apply("clusters/two")
+	apply("clusters/one")
+	w.wantSpec("a", "size", 3)
+	w.wantSpec("a", "color", "red")
+	wantBoth("size: 3", "color: red")
+}
+
+// stateOf is where the files below a path and the refs of its agent are.
+func (s served) stateOf(t *testing.T, path string) string {
+	t.Helper()
+	tree, err := gittest.Run(t.Context(), s.dir, "rev-parse", "--verify", "--quiet", "main:"+path)
+	if err != nil {
+		tree = "none yet"
+	}
+	refs := append([]string{"for-each-ref"}, sync.Refs("e2e", "main", path).All()...)
+	return tree + "\n" + gittest.Git(t, s.dir, refs...)
+}
+
+// The role that deploy/two-way grants is enough for the agent: what people change is
+// applied, and an Event tells of a conflict.
+func TestEventsUnderTheRole(t *testing.T) {
+	t.Parallel()
+	w := newWidgets(t, "cert-manager.io").install() // a group of the role's
+	w.create("a", 1)
+	deploy := filepath.Join("..", "..", "deploy")
+	for _, file := range []string{"base/rbac.yaml", "two-way/rbac.yaml"} {
+		report, err := kubetest.Load(t.Context(), world.lab.Clusters[0].Config, filepath.Join(deploy, file))
+		if err != nil || len(report.Refused) > 0 {
+			t.Fatalf("load %s: refused %v, %v", file, report, err)
+		}
+	}
+	_, kubeconfig, err := world.lab.Clusters[0].User("system:serviceaccount:crmirror:crmirror", "system:serviceaccounts", "system:authenticated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newServer(t)
+	u := newUser(t)
+	u.env = []string{"KUBECONFIG=" + kubeconfig}
+	config := configFor(server.url(), w.group, "mode: two-way\n")
+	agent := u.start(config)
+	agent.waitLog("in sync")
+	server.commitChange(t, w, "a", "size: 1", "size: 2")
+	w.wantSpec("a", "size", 2)
+	agent.stop()
+	server.commitChange(t, w, "a", "size: 2", "size: 3")
+	w.patch("a", `{"spec": {"size": 4}}`)
+	u.start(config).waitLog(`conflict of .*\.spec\.size`)
+	eventually(t, "an event on the object", func() error { return w.event("a", "GitConflict") })
 }
 
 // event tells whether there is an event with that reason on a widget.
