@@ -194,6 +194,15 @@ func printable(s string) string {
 	}, s)
 }
 
+// Line makes one line of a text from files, objects, commits or servers, for a terminal, a log
+// or an Event: line breaks become "; ", and what is no printable character "?".
+func Line(s string) string {
+	if strings.ContainsAny(s, "\r\n") {
+		s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	}
+	return printable(s)
+}
+
 // shorten cuts s to n runes, the last of them an ellipsis.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {

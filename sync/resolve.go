@@ -32,7 +32,7 @@ type Resolution struct {
 	Resource  string // plural.group
 	Name      string
 	Namespace string
-	Field     string // as Conflict has it
+	Field     string // as Conflict has it, or Line makes it
 	Labels    labels.Selector
 }
 
@@ -40,7 +40,7 @@ func (r *Resolution) matches(c *Conflict) bool {
 	return (r.Resource == "" || r.Resource == c.Key.GroupResource().String()) &&
 		(r.Name == "" || r.Name == c.Key.Name) &&
 		(r.Namespace == "" || r.Namespace == c.Key.Namespace) &&
-		(r.Field == "" || r.Field == c.Field)
+		(r.Field == "" || r.Field == c.Field || r.Field == Line(c.Field))
 }
 
 // errApplying says that an agent is between announcing a write and settling it.

@@ -42,12 +42,12 @@ func (e *events) start(ctx context.Context) *events {
 // Conflict implements sync.Events. The event names the field and the file, and no value.
 func (e *events) Conflict(c sync.Conflict) {
 	e.recorder.Eventf(reference(c.Object), corev1.EventTypeWarning, "GitConflict", "%s: %s, against %s; see: crmirror conflicts",
-		cmp.Or(c.Field, "the object"), c.Reason, c.File)
+		sync.Line(cmp.Or(c.Field, "the object")), sync.Line(c.Reason), sync.Line(c.File))
 }
 
 // Refused implements sync.Events.
 func (e *events) Refused(r sync.Refusal) {
-	e.recorder.Eventf(reference(r.Object), corev1.EventTypeWarning, "GitNotApplied", "the change in %s is not applied: %s", r.File, r.Text)
+	e.recorder.Eventf(reference(r.Object), corev1.EventTypeWarning, "GitNotApplied", "the change in %s is not applied: %s", sync.Line(r.File), sync.Line(r.Text))
 }
 
 func reference(o sync.Object) *corev1.ObjectReference {

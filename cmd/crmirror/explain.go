@@ -33,7 +33,7 @@ func explain(err error) string {
 	if next := nextStep(err); next != "" {
 		text += "\n" + next
 	}
-	return strings.ReplaceAll(text, "\n", "\n  ")
+	return strings.ReplaceAll(cleanLines(text), "\n", "\n  ")
 }
 
 func nextStep(err error) string {

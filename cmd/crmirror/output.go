@@ -114,7 +114,7 @@ func writeJSON(w io.Writer, v any) error {
 func (b backupResult) text() string {
 	var out strings.Builder
 	tw := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "RESOURCE\tOBJECTS\tCREATED\tCHANGED\tDELETED\tSKIPPED\tREFUSED")
+	fmt.Fprint(tw, clean("RESOURCE\tOBJECTS\tCREATED\tCHANGED\tDELETED\tSKIPPED\tREFUSED\n"))
 	total := sync.ResourceReport{Resource: "total"}
 	for _, r := range b.Resources {
 		total.Objects += r.Objects
@@ -129,7 +129,7 @@ func (b backupResult) text() string {
 	}
 	writeRow(tw, total)
 	_ = tw.Flush() // writes to memory
-	out.WriteString("\n" + b.outcome() + "\n")
+	out.WriteString(clean("\n%s\n", b.outcome()))
 	b.attention(&out)
 	return out.String()
 }
@@ -139,7 +139,7 @@ func writeRow(w io.Writer, r sync.ResourceReport) {
 	if r.Failing != "" {
 		name += " (failing)"
 	}
-	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", name, r.Objects, r.Created, r.Changed, r.Deleted, r.Skipped, r.Refused)
+	fmt.Fprint(w, clean("%s\t%d\t%d\t%d\t%d\t%d\t%d\n", name, r.Objects, r.Created, r.Changed, r.Deleted, r.Skipped, r.Refused))
 }
 
 func (b backupResult) outcome() string {
@@ -163,27 +163,27 @@ const listed = 20
 
 func (b backupResult) attention(out *strings.Builder) {
 	if b.Held != nil {
-		fmt.Fprintf(out, "\n%d deletions are held:\n", len(b.Held.Objects))
+		out.WriteString(clean("\n%d deletions are held:\n", len(b.Held.Objects)))
 		for i, object := range b.Held.Objects {
 			if i == listed {
-				fmt.Fprintf(out, "  and %d more; see -o json\n", len(b.Held.Objects)-i)
+				out.WriteString(clean("  and %d more; see -o json\n", len(b.Held.Objects)-i))
 				break
 			}
-			fmt.Fprintf(out, "  %s\n", object)
+			out.WriteString(clean("  %s\n", object))
 		}
-		fmt.Fprintf(out, "If they are meant: %s\n", b.Held.Approve)
+		out.WriteString(clean("If they are meant: %s\n", b.Held.Approve))
 	}
 	if len(b.Orphans) > 0 {
-		fmt.Fprintf(out, "\n%d files are selected by no rule any more; they are kept as they are.\n", len(b.Orphans))
+		out.WriteString(clean("\n%d files are selected by no rule any more; they are kept as they are.\n", len(b.Orphans)))
 	}
 	if len(b.Findings) > 0 {
-		fmt.Fprintln(out, "\nPlease look at:")
+		out.WriteString(clean("\nPlease look at:\n"))
 	}
 	for i, f := range b.Findings {
 		if i == listed {
-			fmt.Fprintf(out, "  and %d more; see -o json\n", len(b.Findings)-i)
+			out.WriteString(clean("  and %d more; see -o json\n", len(b.Findings)-i))
 			break
 		}
-		fmt.Fprintf(out, "  %s: %s\n", f.What, f.Text)
+		out.WriteString(clean("  %s: %s\n", f.What, f.Text))
 	}
 }

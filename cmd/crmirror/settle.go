@@ -48,12 +48,12 @@ func (a *app) approve(ctx context.Context, cfg *config.Config, digest string) (e
 	}
 	for i, h := range set {
 		if i == listed {
-			fmt.Fprintf(a.env.stdout, "and %d more\n", len(set)-i)
+			fmt.Fprint(a.env.stdout, clean("and %d more\n", len(set)-i))
 			break
 		}
-		fmt.Fprintf(a.env.stdout, "%s\n", h.Key)
+		fmt.Fprint(a.env.stdout, clean("%s\n", h.Key))
 	}
-	_, err = fmt.Fprintf(a.env.stdout, "%d deletions of %s approved.\n", len(set), cfg.Cluster)
+	_, err = fmt.Fprint(a.env.stdout, clean("%d deletions of %s approved.\n", len(set), cfg.Cluster))
 	return err
 }
 
@@ -104,14 +104,14 @@ func (a *app) adopt(ctx context.Context, cfg *config.Config) (err error) {
 	case err != nil:
 		return err
 	case done.Rewound:
-		_, err = fmt.Fprintf(a.env.stdout, "Took the branch as it is now. What it has otherwise than the cluster counts as changed in git.\n")
+		_, err = fmt.Fprint(a.env.stdout, clean("Took the branch as it is now. What it has otherwise than the cluster counts as changed in git.\n"))
 	case done.Emptied:
-		_, err = fmt.Fprintf(a.env.stdout, "Took the branch as it is now, without files. The agent, or crmirror apply, commits what the cluster has.\n")
+		_, err = fmt.Fprint(a.env.stdout, clean("Took the branch as it is now, without files. The agent, or crmirror apply, commits what the cluster has.\n"))
 	case done.Already:
-		_, err = fmt.Fprintf(a.env.stdout, "Nothing to adopt: the path is this cluster's.\n")
+		_, err = fmt.Fprint(a.env.stdout, clean("Nothing to adopt: the path is this cluster's.\n"))
 	default:
-		_, err = fmt.Fprintf(a.env.stdout, "Adopted %d files in commit %.12s; before, they were of cluster %q.\n"+
-			"What this cluster lacks of them is held until you approve it.\n", done.Files, done.Commit, done.Name)
+		_, err = fmt.Fprint(a.env.stdout, clean("Adopted %d files in commit %.12s; before, they were of cluster %q.\n"+
+			"What this cluster lacks of them is held until you approve it.\n", done.Files, done.Commit, done.Name))
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func (a *app) configCommand() *cobra.Command {
 			if _, err := config.Load(args[0], a.env.environ, nil); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is fine.\n", args[0])
+			_, err := fmt.Fprint(cmd.OutOrStdout(), clean("%s is fine.\n", args[0]))
 			return err
 		},
 	}

@@ -243,12 +243,12 @@ func (a *app) tellSettled(settled []sync.Conflict, take sync.Side) error {
 		return errors.New("resolve: no conflict matches; see: crmirror conflicts")
 	}
 	for _, c := range settled {
-		fmt.Fprintf(a.env.stdout, "%s\n", strings.TrimSpace(c.Key.String()+" "+c.Field))
+		fmt.Fprint(a.env.stdout, clean("%s\n", strings.TrimSpace(c.Key.String()+" "+c.Field)))
 	}
 	then := "The cluster's values are committed to git."
 	if take == sync.TakeGit {
 		then = "The agent applies git's values at its next look at the remote; without an agent: crmirror apply."
 	}
-	_, err := fmt.Fprintf(a.env.stdout, "%s settled. %s\n", counted(len(settled), "conflict"), then)
+	_, err := fmt.Fprint(a.env.stdout, clean("%s settled. %s\n", counted(len(settled), "conflict"), then))
 	return err
 }

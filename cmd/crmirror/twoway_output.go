@@ -108,13 +108,13 @@ func (a applyResult) text() string {
 		if a.DryRun {
 			out.WriteString("Would be ")
 		}
-		fmt.Fprintf(&out, "%s %s", x.Action, x.Object)
+		out.WriteString(clean("%s %s", x.Action, x.Object))
 		if len(x.Fields) > 0 {
-			fmt.Fprintf(&out, ": %s", strings.Join(x.Fields, ", "))
+			out.WriteString(clean(": %s", strings.Join(x.Fields, ", ")))
 		}
 		out.WriteByte('\n')
 		for _, note := range x.Notes {
-			fmt.Fprintf(&out, "  %s\n", note)
+			out.WriteString(clean("  %s\n", note))
 		}
 	}
 	if len(a.Applied) > 0 {
@@ -123,7 +123,7 @@ func (a applyResult) text() string {
 	if !a.DryRun {
 		out.WriteString(a.backupResult.text())
 	} else if n := a.changes(); n > 0 {
-		fmt.Fprintf(&out, "%s would be committed to git, of what changed in the cluster.\n", counted(n, "file"))
+		out.WriteString(clean("%s would be committed to git, of what changed in the cluster.\n", counted(n, "file")))
 	} else if len(a.Applied) == 0 {
 		out.WriteString("Nothing would be done.\n")
 	}
@@ -131,13 +131,13 @@ func (a applyResult) text() string {
 		a.attention(&out)
 	}
 	if len(a.Refused) > 0 {
-		fmt.Fprintln(&out, "\nNot applied:")
+		out.WriteString(clean("\nNot applied:\n"))
 	}
 	for _, r := range a.Refused {
-		fmt.Fprintf(&out, "  %s: %s\n", r.What, r.Text)
+		out.WriteString(clean("  %s: %s\n", r.What, r.Text))
 	}
 	if len(a.Conflicts) > 0 {
-		fmt.Fprintf(&out, "\n%s:\n\n", counted(len(a.Conflicts), "conflict"))
+		out.WriteString(clean("\n%s:\n\n", counted(len(a.Conflicts), "conflict")))
 		writeConflictText(&out, a.Conflicts)
 	}
 	return out.String()
@@ -178,23 +178,23 @@ func writeConflicts(w io.Writer, format outputFormat, conflicts []sync.Conflict,
 func writeConflictText(out *strings.Builder, conflicts []conflictResult) {
 	for i, c := range conflicts {
 		if i == listed {
-			fmt.Fprintf(out, "and %d more; see -o json, or settle many with: crmirror resolve --all\n", len(conflicts)-i)
+			out.WriteString(clean("and %d more; see -o json, or settle many with: crmirror resolve --all\n", len(conflicts)-i))
 			return
 		}
 		at := c.File
 		if c.Line > 0 {
 			at = fmt.Sprintf("%s:%d", c.File, c.Line)
 		}
-		fmt.Fprintf(out, "%s  %s\n  %s: %s\n", c.Object, cmp.Or(c.Field, "(the object)"), at, c.Reason)
-		fmt.Fprintf(out, "  agreed %s, git %s, cluster %s\n", c.Base, c.Git, c.Cluster)
+		out.WriteString(clean("%s  %s\n  %s: %s\n", c.Object, cmp.Or(c.Field, "(the object)"), at, c.Reason))
+		out.WriteString(clean("  agreed %s, git %s, cluster %s\n", c.Base, c.Git, c.Cluster))
 		if owners := ownersText(c.Owners); owners != "" {
-			fmt.Fprintf(out, "  in the cluster owned by %s\n", owners)
+			out.WriteString(clean("  in the cluster owned by %s\n", owners))
 		}
 		if c.Commit != "" {
-			fmt.Fprintf(out, "  in git since %s by %s\n", c.Commit, c.Author)
+			out.WriteString(clean("  in git since %s by %s\n", c.Commit, c.Author))
 		}
 		for _, command := range c.Settle {
-			fmt.Fprintf(out, "  %s\n", command)
+			out.WriteString(clean("  %s\n", command))
 		}
 		out.WriteByte('\n')
 	}
