@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/crmirror/crmirror/kube/internal/rawjson"
 )
 
 // connect returns a dynamic client that decodes the events of a watch in one pass
@@ -62,7 +64,7 @@ func (s eventSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, 
 		return s.Serializer.Decode(data, defaults, into)
 	}
 	var kind, object []byte
-	for name, value := range members(data) {
+	for name, value := range rawjson.Members(data) {
 		switch string(name) {
 		case `"type"`:
 			kind = value
@@ -107,16 +109,16 @@ func (d objectDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, in
 // empty, in a new slice if there are any.
 func withoutFields(data []byte) []byte {
 	var cuts [][]byte // parts of data, in order; all reach to its capacity, as slices do
-	for name, metadata := range members(data) {
+	for name, metadata := range rawjson.Members(data) {
 		if string(name) != `"metadata"` {
 			continue
 		}
-		for name, managed := range members(metadata) {
+		for name, managed := range rawjson.Members(metadata) {
 			if string(name) != `"managedFields"` {
 				continue
 			}
-			for _, entry := range members(managed) {
-				for name, fields := range members(entry) {
+			for _, entry := range rawjson.Members(managed) {
+				for name, fields := range rawjson.Members(entry) {
 					if string(name) == `"fieldsV1"` && fields[0] == '{' {
 						cuts = append(cuts, fields)
 					}
