@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/apply/internal/wire"
+	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
 // Create makes an object that the cluster lacks. If there is one by now, nothing is

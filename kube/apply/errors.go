@@ -2,15 +2,17 @@ package apply
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/crmirror/crmirror/kube/apply/internal/wire"
+	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
 // Errors besides *Rejected, found with errors.Is.
@@ -18,6 +20,8 @@ var (
 	// ErrMoved means that the object is no longer the judged one: it changed, was deleted,
 	// was made again, or there is one where none was. Nothing was written; judge again.
 	ErrMoved = errors.New("the object is not what was judged any more")
+	// ErrExists is the ErrMoved of a create: there is an object of that name.
+	ErrExists = fmt.Errorf("it exists: %w", ErrMoved)
 	// ErrUncertain means that no answer came: the write may have landed, or may still.
 	// Treat it as after a crash.
 	ErrUncertain = errors.New("not known whether it was written")
@@ -53,6 +57,8 @@ type Rejected struct {
 	// Retry tells whether the same request can succeed later. Else somebody has to
 	// change the object, in git or in the cluster, or the permissions.
 	Retry bool
+	// RetryAfter is how long the server asked to wait before that; zero if it did not.
+	RetryAfter time.Duration
 }
 
 // Error writes verdict and message.
@@ -84,6 +90,8 @@ func classify(err error, at wire.Object, hide hidden) error {
 		return err
 	case errors.Is(err, wire.ErrRedacted):
 		return &Rejected{Verdict: Redacted, Message: "a body with the marker of a redacted value is never sent"}
+	case errors.Is(err, wire.ErrAddress):
+		return &Rejected{Verdict: Invalid, Message: err.Error()}
 	case errors.As(err, &status):
 		return answer(status.Status(), at, hide)
 	}
@@ -99,14 +107,18 @@ func classify(err error, at wire.Object, hide hidden) error {
 // Invariant: what is not known to have been refused is ErrUncertain (TestAnswer).
 func answer(s metav1.Status, at wire.Object, hide hidden) error {
 	reject := func(verdict Verdict, retry bool) error {
-		return &Rejected{Verdict: verdict, Message: hide.words(s), Retry: retry}
+		r := &Rejected{Verdict: verdict, Message: hide.words(s), Retry: retry}
+		if retry && s.Details != nil {
+			r.RetryAfter = time.Duration(s.Details.RetryAfterSeconds) * time.Second
+		}
+		return r
 	}
 	if err := admission(s, reject); err != nil {
 		return err
 	}
 	switch s.Code {
 	case http.StatusConflict:
-		return ErrMoved
+		return conflict(s, reject)
 	case http.StatusUnauthorized, http.StatusTooManyRequests:
 		return reject(Unavailable, true)
 	case http.StatusForbidden:
@@ -144,13 +156,27 @@ func admission(s metav1.Status, reject func(Verdict, bool) error) error {
 	return nil
 }
 
+// conflict tells what stands in the way. Of a quota that many writes count against at once,
+// the server says it too.
+func conflict(s metav1.Status, reject func(Verdict, bool) error) error {
+	switch {
+	case s.Details != nil && s.Details.Kind == "resourcequotas":
+		return reject(Denied, true)
+	case s.Reason != metav1.StatusReasonAlreadyExists:
+		return ErrMoved
+	case strings.HasPrefix(s.Message, "object is being deleted"):
+		return reject(Terminating, true)
+	}
+	return ErrExists
+}
+
 // missing tells what it is that was not found.
 func missing(s metav1.Status, at wire.Object, reject func(Verdict, bool) error) error {
 	d := s.Details
 	switch {
 	case d == nil || hasCause(s, metav1.CauseTypeUnexpectedServerResponse):
 		return reject(NoKind, true)
-	case d.Name == at.Name && d.Kind == at.Resource.Resource && d.Group == at.Resource.Group:
+	case at.Name != "" && d.Name == at.Name && d.Kind == at.Resource.Resource && d.Group == at.Resource.Group:
 		return ErrMoved
 	case d.Kind == "namespaces" && d.Group == "" && d.Name == at.Namespace:
 		return reject(NoNamespace, true)

@@ -145,7 +145,7 @@ func TestForceOnlyHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := filepath.Glob("internal/wire/*.go")
+	more, err := filepath.Glob("../internal/wire/*.go")
 	if err != nil || len(more) == 0 {
 		t.Fatal("no source of wire", err)
 	}
@@ -164,7 +164,7 @@ func TestForceOnlyHere(t *testing.T) {
 		}
 		for _, decl := range parsed.Decls {
 			f, ok := decl.(*ast.FuncDecl)
-			inWire := strings.HasPrefix(file, "internal")
+			inWire := strings.HasPrefix(file, "../internal")
 			ast.Inspect(decl, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.BasicLit:

@@ -8,14 +8,13 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/crmirror/crmirror/kube/apply/internal/wire"
+	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
 // references returns the owner references that an object is to have: those of live
@@ -101,20 +100,6 @@ func (w *Writer) findOwner(ctx context.Context, at wire.Object, reference map[st
 		return nil, none("is being deleted")
 	}
 	return string(live.GetUID()), nil
-}
-
-// unread is what it means that something could not be read.
-func unread(err error) error {
-	var status apierrors.APIStatus
-	switch {
-	case errors.Is(err, context.Canceled):
-		return err
-	case errors.As(err, &status) && apierrors.IsForbidden(err):
-		return &Rejected{Verdict: Forbidden, Message: hidden{}.words(status.Status())}
-	case errors.As(err, &status) && strings.Contains(err.Error(), conversionFailed):
-		return &Rejected{Verdict: Failing, Message: hidden{}.words(status.Status()), Retry: true}
-	}
-	return &Rejected{Verdict: Unavailable, Message: hidden{}.cut(err.Error()), Retry: true}
 }
 
 var errNoKind = errors.New("no such kind")

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/crmirror/crmirror/kube/apply/internal/wire"
+	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
 // Schemas gives the types of kinds as the server's OpenAPI v3 has them. A document is

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/apply/internal/wire"
+	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
 // Options say how a Writer writes.
@@ -96,30 +94,14 @@ type Displaced struct {
 func (w *Writer) Read(ctx context.Context, key kube.Key, version string) (*unstructured.Unstructured, error) {
 	at := location(key, version)
 	live, err := w.client.Get(ctx, at)
-	if isMissing(err, at) {
-		return nil, fmt.Errorf("read %s: %w", key, ErrNotFound)
-	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code == http.StatusNotFound {
-		err = &Rejected{Verdict: NoKind, Message: hidden{}.words(status.Status()), Retry: true}
-	} else if err != nil {
-		err = unread(err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", key, err)
+		return nil, fmt.Errorf("read %s: %w", key, Unread(err, at))
 	}
 	return live, nil
 }
 
 func location(key kube.Key, version string) wire.Object {
 	return wire.Object{Resource: key.GroupResource().WithVersion(version), Namespace: key.Namespace, Name: key.Name}
-}
-
-// isMissing tells whether the server said that there is no such object, not only that it does not
-// know the address.
-func isMissing(err error, at wire.Object) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == http.StatusNotFound && errors.Is(answer(status.Status(), at, nil), ErrMoved)
 }
 
 // Write writes a change. Errors are *Rejected, ErrMoved and ErrUncertain; others mean

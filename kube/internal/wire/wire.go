@@ -1,9 +1,9 @@
-// Package wire sends the requests of kube/apply: each once, with a time limit.
+// Package wire sends the requests of kube/apply and kube/bulk: each once, with a time limit.
 // What may be asked of an API server is what can be said here, so the rules that
 // no caller may break are kept here.
 //
 // Errors are those of client-go (*errors.StatusError for an answer of the
-// server), but for ErrRedacted and ErrUnjudged, which are told before anything is sent.
+// server), but for ErrAddress, ErrRedacted and ErrUnjudged, which are told before anything is sent.
 package wire
 
 import (
@@ -27,6 +27,8 @@ import (
 
 // Errors that are told before anything is sent.
 var (
+	// ErrAddress means that a name or namespace is none, so there is nowhere to send to.
+	ErrAddress = errors.New("names no object")
 	// ErrRedacted means that a body holds the marker of a redacted value.
 	ErrRedacted = errors.New("holds a redacted value")
 	// ErrUnjudged means that a live object has no uid or no resourceVersion.
@@ -46,10 +48,10 @@ type Object struct {
 // or none at all, would make it the address of something else.
 func (o Object) one() ([]string, error) {
 	if o.Name == "" {
-		return nil, errors.New("no name")
+		return nil, fmt.Errorf("no name: %w", ErrAddress)
 	}
 	if reasons := content.IsPathSegmentName(o.Name); len(reasons) > 0 {
-		return nil, fmt.Errorf("name %q %s", o.Name, reasons[0])
+		return nil, fmt.Errorf("name %q %s: %w", o.Name, reasons[0], ErrAddress)
 	}
 	all, err := o.all()
 	return append(all, o.Name), err
@@ -58,7 +60,7 @@ func (o Object) one() ([]string, error) {
 // all returns the address of all objects beside it.
 func (o Object) all() ([]string, error) {
 	if reasons := content.IsPathSegmentName(o.Namespace); len(reasons) > 0 {
-		return nil, fmt.Errorf("namespace %q %s", o.Namespace, reasons[0])
+		return nil, fmt.Errorf("namespace %q %s: %w", o.Namespace, reasons[0], ErrAddress)
 	}
 	segments := []string{"/apis", o.Resource.Group, o.Resource.Version}
 	if o.Resource.Group == "" {
@@ -118,6 +120,13 @@ func New(config *rest.Config, manager string, timeout time.Duration, dryRun bool
 	return &Client{rest: client, manager: manager, timeout: timeout, dryRun: dryRun}, nil
 }
 
+// DryRun returns a client of the same connection that has the server do all but store.
+func (c *Client) DryRun() *Client {
+	dry := *c
+	dry.dryRun = true
+	return &dry
+}
+
 // Get reads an object with everything the server has of it.
 func (c *Client) Get(ctx context.Context, o Object) (*unstructured.Unstructured, error) {
 	address, err := o.one()
@@ -146,7 +155,7 @@ func (c *Client) ForceApply(ctx context.Context, o Object, judged Judged, body m
 	if err != nil {
 		return nil, err
 	}
-	return c.write(ctx, c.rest.Patch(types.ApplyPatchType).AbsPath(address...).Param("force", "true"), body, body)
+	return parse(c.write(ctx, c.rest.Patch(types.ApplyPatchType).AbsPath(address...).Param("force", "true"), body, body))
 }
 
 // CreateApply applies body if there is no object of that name. It is not forced. An object that
@@ -157,7 +166,7 @@ func (c *Client) CreateApply(ctx context.Context, o Object, body map[string]any)
 	if err != nil {
 		return nil, err
 	}
-	return c.write(ctx, c.rest.Patch(types.ApplyPatchType).AbsPath(address...), body, body)
+	return parse(c.write(ctx, c.rest.Patch(types.ApplyPatchType).AbsPath(address...), body, body))
 }
 
 // Create creates an object by POST.
@@ -166,7 +175,7 @@ func (c *Client) Create(ctx context.Context, o Object, body map[string]any) (*un
 	if err != nil {
 		return nil, err
 	}
-	return c.write(ctx, c.rest.Post().AbsPath(address...).SetHeader("Content-Type", "application/json"), body, body)
+	return parse(c.write(ctx, c.rest.Post().AbsPath(address...).SetHeader("Content-Type", "application/json"), body, body))
 }
 
 // Operation is one of a JSON patch (RFC 6902).
@@ -201,7 +210,7 @@ func (c *Client) Patch(ctx context.Context, o Object, judged Judged, operations 
 	if err != nil {
 		return nil, err
 	}
-	return c.write(ctx, c.rest.Patch(types.JSONPatchType).AbsPath(address...), append(tests, operations...), values)
+	return parse(c.write(ctx, c.rest.Patch(types.JSONPatchType).AbsPath(address...), append(tests, operations...), values))
 }
 
 // Delete deletes the object if it is still the judged one.
@@ -233,7 +242,7 @@ func (c *Client) Delete(ctx context.Context, o Object, judged Judged) error {
 // write is the last step before any write that has a body.
 //
 // Invariant: no body with a redacted value reaches a cluster (TestRedacted).
-func (c *Client) write(ctx context.Context, request *rest.Request, body, values any) (*unstructured.Unstructured, error) {
+func (c *Client) write(ctx context.Context, request *rest.Request, body, values any) ([]byte, error) {
 	if kube.ContainsRedaction(values) {
 		return nil, ErrRedacted
 	}
@@ -245,7 +254,7 @@ func (c *Client) write(ctx context.Context, request *rest.Request, body, values 
 	if c.dryRun {
 		request = request.Param("dryRun", metav1.DryRunAll)
 	}
-	return parse(c.raw(ctx, request))
+	return c.raw(ctx, request)
 }
 
 // raw sends a request once. client-go would send it again when the server asks for
