@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Kind is a resource as a server serves it.
@@ -54,17 +53,18 @@ func (s *Served) Resource(gr schema.GroupResource) (Kind, bool) {
 	return k, ok
 }
 
-// ByKind returns the resource of a kind, and whether it is served at that version.
+// ByKind returns the resource of a kind, and whether it is served at that version. Of several
+// it is the first by name.
 func (s *Served) ByKind(gvk schema.GroupVersionKind) (gvr schema.GroupVersionResource, namespaced, ok bool) {
 	for gr, k := range s.Kinds {
-		if gr.Group != gvk.Group || k.Kind != gvk.Kind {
+		if gr.Group != gvk.Group || k.Kind != gvk.Kind || ok && gr.Resource > gvr.Resource {
 			continue
 		}
-		if _, ok := k.Version(gvk.Version); ok {
-			return gr.WithVersion(gvk.Version), k.Namespaced, true
+		if _, served := k.Version(gvk.Version); served {
+			gvr, namespaced, ok = gr.WithVersion(gvk.Version), k.Namespaced, true
 		}
 	}
-	return schema.GroupVersionResource{}, false, false
+	return gvr, namespaced, ok
 }
 
 // Access is something that one may or may not do.
@@ -83,9 +83,9 @@ type Permission struct {
 
 // Written is what a write made of an object.
 type Written struct {
-	UID             types.UID
+	UID             string
 	ResourceVersion string
 	Generation      int64
-	// Object is the whole object as it is stored; nil unless it was asked for.
+	// Object is the whole object as it would be stored, after a dry run; nil otherwise.
 	Object *unstructured.Unstructured
 }

@@ -82,8 +82,9 @@ func (c *Client) store(ctx context.Context, request *rest.Request, body map[stri
 	}
 	var answer struct {
 		Metadata struct {
-			UID, ResourceVersion string
-			Generation           int64
+			UID             string
+			ResourceVersion string
+			Generation      int64
 		}
 	}
 	if err := json.Unmarshal(content, &answer); err != nil {

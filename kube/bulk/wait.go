@@ -1,0 +1,184 @@
+package bulk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/internal/wire"
+)
+
+// How often discovery is asked for what is about to be there.
+const firstLook, lastLook = 20 * time.Millisecond, 500 * time.Millisecond
+
+// WaitServed returns when a CRD is established and discovery has all of its resources that
+// are wanted. It waits until ctx ends, and fails at once where waiting cannot help: the CRD is gone,
+// is being deleted, or its names are another one's.
+//
+// The server routes requests to a kind a moment before or after it says so: for some 100 ms
+// more a write may be refused with apply.NoKind (which has Retry), and a write at once after an update
+// of the CRD may still meet its old schema.
+func (c *Client) WaitServed(ctx context.Context, crd string, want []schema.GroupVersionResource) error {
+	if err := c.waitEstablished(ctx, crd); err != nil {
+		return fmt.Errorf("wait for CRD %s: %w", crd, err)
+	}
+	for _, resource := range want {
+		if err := c.waitDiscovered(ctx, resource); err != nil {
+			return fmt.Errorf("wait for CRD %s: %w", crd, err)
+		}
+	}
+	return nil
+}
+
+func (c *Client) waitEstablished(ctx context.Context, name string) error {
+	for {
+		established, err := c.watchEstablished(ctx, name)
+		if established || err != nil {
+			return err
+		}
+	}
+}
+
+// watchEstablished watches a CRD, from its present state on, until it is established or the server
+// ends the watch.
+func (c *Client) watchEstablished(ctx context.Context, name string) (bool, error) {
+	at := wire.Object{Resource: crdResource(), Name: name}
+	if _, err := c.Get(ctx, at.Resource, "", name); err != nil { // a watch would wait for it to come
+		return false, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := c.watches.Resource(at.Resource).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		return false, apply.Unread(err, at)
+	}
+	defer events.Stop()
+	for {
+		select {
+		case event, open := <-events.ResultChan():
+			if !open {
+				return false, ctx.Err()
+			}
+			if established, err := establishedBy(event); established || err != nil {
+				return established, err
+			}
+		case <-ctx.Done():
+			return false, fmt.Errorf("it is not established: %w", ctx.Err())
+		}
+	}
+}
+
+// establishedBy tells whether an event shows a CRD that is established, and fails if it shows one that
+// never will be.
+func establishedBy(event watch.Event) (bool, error) {
+	never := func(verdict apply.Verdict, message string) (bool, error) {
+		return false, &apply.Rejected{Verdict: verdict, Message: message}
+	}
+	if event.Type == watch.Error {
+		return false, apply.Unread(apierrors.FromObject(event.Object), wire.Object{})
+	}
+	live, ok := event.Object.(*unstructured.Unstructured)
+	if !ok || event.Type == watch.Bookmark {
+		return false, nil
+	}
+	if event.Type == watch.Deleted {
+		return never(apply.NoKind, "it was deleted")
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &crd); err != nil {
+		return false, fmt.Errorf("read CRD: %w", err)
+	}
+	if crd.DeletionTimestamp != nil {
+		return never(apply.Terminating, "it is being deleted")
+	}
+	for _, condition := range crd.Status.Conditions {
+		switch {
+		case condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse:
+			return never(apply.Invalid, "its names are not accepted: "+condition.Message)
+		case condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue:
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// waitDiscovered looks for a resource until it is there.
+func (c *Client) waitDiscovered(ctx context.Context, resource schema.GroupVersionResource) error {
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		there, err := c.discovered(ctx, resource)
+		if there || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not served at %s: %w", resource.GroupResource(), resource.Version, ctx.Err())
+		}
+	}
+}
+
+func (c *Client) discovered(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
+	content, err := c.wire.Raw(ctx, "/apis/"+resource.Group+"/"+resource.Version)
+	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
+		return false, nil // the group is new
+	}
+	if err != nil {
+		return false, apply.Unread(err, wire.Object{Resource: resource})
+	}
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(content, &list); err != nil {
+		return false, fmt.Errorf("read what %s has: %w", resource.GroupVersion(), err)
+	}
+	for _, r := range list.APIResources {
+		if r.Name == resource.Resource {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Endpoints tells whether there is somebody behind a Service: an endpoint that is ready. A Service
+// that stands for a name outside of the cluster counts as ready, one that does not exist as not.
+func (c *Client) Endpoints(ctx context.Context, service types.NamespacedName) (ready bool, err error) {
+	live, err := c.Get(ctx, corev1.SchemeGroupVersion.WithResource("services"), service.Namespace, service.Name)
+	if errors.Is(err, apply.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if kind, _, _ := unstructured.NestedString(live.Object, "spec", "type"); kind == string(corev1.ServiceTypeExternalName) {
+		return true, nil
+	}
+	slices := discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
+	_, err = c.list(ctx, wire.Object{Resource: slices, Namespace: service.Namespace}, discoveryv1.LabelServiceName+"="+service.Name,
+		func(_ *page, raw []byte) error {
+			var slice discoveryv1.EndpointSlice
+			if err := json.Unmarshal(raw, &slice); err != nil {
+				return fmt.Errorf("read endpoints of %s: %w", service, err)
+			}
+			for _, e := range slice.Endpoints {
+				// What does not say whether it is ready is.
+				ready = ready || e.Conditions.Ready == nil || *e.Conditions.Ready
+			}
+			return nil
+		})
+	if err != nil {
+		return false, err
+	}
+	return ready, nil
+}
