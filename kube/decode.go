@@ -65,7 +65,7 @@ func Decode(content []byte) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	// Even a small file is measured: aliases multiply.
-	if size := jsonSize(obj); size > MaxJSON {
+	if size := JSONSize(obj); size > MaxJSON {
 		return nil, fmt.Errorf("%w: %d bytes as JSON, at most %d are read", ErrTooLarge, size, MaxJSON)
 	}
 	return &unstructured.Unstructured{Object: obj}, nil

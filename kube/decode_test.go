@@ -215,8 +215,8 @@ func TestJSONSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := jsonSize(obj.Object); got != len(want)-len("\n") {
-			t.Errorf("jsonSize(%v) = %d, want %d", spec, got, len(want)-1)
+		if got := JSONSize(obj.Object); got != len(want)-len("\n") {
+			t.Errorf("JSONSize(%v) = %d, want %d", spec, got, len(want)-1)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func Encode(obj *unstructured.Unstructured, shape *Shape) ([]byte, error) {
 	}
 	// YAML is about as long as JSON: the result is neither grown in steps nor kept
 	// with much room to spare.
-	size := jsonSize(shaped)
+	size := JSONSize(shaped)
 	if size > MaxJSON {
 		return nil, tooLarge(size)
 	}

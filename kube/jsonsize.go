@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// jsonSize returns the number of bytes of a decoded value as compact JSON, as
+// JSONSize returns the number of bytes of a decoded value as compact JSON, as
 // encoding/json writes it without escaping HTML.
-func jsonSize(v any) int {
+func JSONSize(v any) int {
 	switch t := v.(type) {
 	case bool:
 		if t {
@@ -24,13 +24,13 @@ func jsonSize(v any) int {
 	case []any:
 		n := len("[]") + max(0, len(t)-1)
 		for _, item := range t {
-			n += jsonSize(item)
+			n += JSONSize(item)
 		}
 		return n
 	case map[string]any:
 		n := len("{}") + max(0, len(t)-1)
 		for k, item := range t {
-			n += stringSize(k) + len(":") + jsonSize(item)
+			n += stringSize(k) + len(":") + JSONSize(item)
 		}
 		return n
 	}

@@ -39,6 +39,8 @@ type Cluster interface {
 
 // Repository is what planning and verifying read of a repository; a *gitstore.Store is one.
 type Repository interface {
+	// FilesAt returns the files below the mirrored path in a commit, by their paths below it.
+	FilesAt(ctx context.Context, commit gitstore.Hash) (map[string]gitstore.TreeFile, error)
 	// Read returns the content of a blob.
 	Read(ctx context.Context, blob gitstore.Hash) ([]byte, error)
 	// Prefetch fetches those of the blobs that are not here in one go.

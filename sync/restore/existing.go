@@ -1,0 +1,171 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/sync"
+)
+
+// compareKind compares the targets of one resource with what the cluster has. One listing, at the
+// version that most files have, finds what is equal by the digest of its encoding; what differs is
+// compared at the version of its own file, which can need another listing.
+func (m *maker) compareKind(ctx context.Context, gr schema.GroupResource, targets []*target) error {
+	at, served := m.readAt(gr)
+	if !served {
+		return nil // to be created, or blocked: decode tells
+	}
+	byVersion := map[schema.GroupVersionResource][]*target{at: targets}
+	for len(byVersion) > 0 {
+		next := map[schema.GroupVersionResource][]*target{}
+		for at, targets := range byVersion {
+			if err := m.compareAt(ctx, at, targets, next); err != nil {
+				return err
+			}
+		}
+		byVersion = next
+	}
+	return nil
+}
+
+// compareAt compares targets at one version. Those whose file has another one are put into next.
+func (m *maker) compareAt(ctx context.Context, at schema.GroupVersionResource, targets []*target, next map[schema.GroupVersionResource][]*target) error {
+	wanted := make(map[kube.Key]*target, len(targets))
+	for _, t := range targets {
+		if !t.decided() {
+			t.at, wanted[t.action.Key] = at, t
+		}
+	}
+	namespace := ""
+	for _, t := range targets { // one namespace is listed alone
+		if t.action.Key.Namespace != targets[0].action.Key.Namespace {
+			namespace = ""
+			break
+		}
+		namespace = t.action.Key.Namespace
+	}
+	_, err := m.cluster.List(ctx, at, namespace, "", func(live *unstructured.Unstructured) error {
+		key := keyOf(at.Resource, live)
+		key.Group = at.Group
+		m.live.set(key, string(live.GetUID()))
+		t := wanted[key]
+		if t == nil {
+			return nil
+		}
+		delete(wanted, key)
+		other, err := m.existing(ctx, t, live)
+		if err == nil && !other.Empty() {
+			next[other] = append(next[other], t)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// existing decides about an object that the cluster has. If its file has it at another version
+// that is served, nothing is decided, and that is where to read it.
+func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unstructured) (other schema.GroupVersionResource, err error) {
+	a := t.action
+	t.found = true
+	a.UID, a.ResourceVersion, a.Resource = string(live.GetUID()), live.GetResourceVersion(), t.at
+	if live.GetDeletionTimestamp() != nil {
+		t.decide(Blocked, "the cluster is deleting it; run again when it is gone")
+		return other, nil
+	}
+	if m.s.Equal(t.item, live, m.opts) {
+		m.unchanged(t, live)
+		return other, nil
+	}
+	d, err := m.wanted(ctx, t)
+	if err != nil || d == nil {
+		return other, err
+	}
+	if a.Resource.Version != t.at.Version {
+		return a.Resource, nil
+	}
+	typ, _, err := m.cluster.Type(ctx, live.GroupVersionKind())
+	if err != nil {
+		return other, err
+	}
+	c, err := m.s.Compare(d, live, typ, m.opts)
+	if err != nil {
+		t.decide(Blocked, sync.Printable(err.Error(), messageRunes))
+		return other, nil
+	}
+	a.Notes = append(a.Notes, d.Notes...)
+	if len(c.NotCompared) > 0 {
+		a.Notes = append(a.Notes, "not compared, for git has only digests: "+someOf(c.NotCompared))
+	}
+	m.settle(t, d, live, &c)
+	return other, nil
+}
+
+// unchanged decides about an object that is as git has it.
+func (m *maker) unchanged(t *target, live *unstructured.Unstructured) {
+	t.decide(Unchanged, "")
+	m.liveOwners(t, live)
+}
+
+// settle decides about an object that was compared.
+func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c *Comparison) {
+	a := t.action
+	if len(c.Changes) == 0 {
+		m.unchanged(t, live)
+		return
+	}
+	a.Changes = c.Changes
+	gr := t.item.Key.GroupResource()
+	if problem := m.crdProblem(gr, t.item); problem != "" {
+		t.decide(Skip, problem)
+		return
+	}
+	switch {
+	case m.opts.runs(gr):
+		t.decide(Skip, fmt.Sprintf("differs, and would run again; to restore it, name %s in --resources", gr))
+		return
+	case m.opts.Existing != ExistingUpdate:
+		t.decide(Skip, "differs; --existing update makes it as git has it")
+		return
+	case len(c.Whole) > 0:
+		t.decide(Conflict, someOf(c.Whole)+" cannot be set alone: it is, or holds, a field that the rules leave out, or does not fit the schema; "+
+			"edit the object by hand")
+		return
+	}
+	if owner, field := m.respected(c.Changes); owner != "" && !m.opts.Force {
+		t.decide(Conflict, fmt.Sprintf("%s is owned by %s, which would set it back: restore it through that tool, or use --force", field, owner))
+		return
+	}
+	body, err := apply.Advance(live.Object, d.Object, c.Set, c.Remove)
+	if err != nil || kube.ContainsRedaction(body) {
+		t.decide(Blocked, "git has only digests of "+someOf(d.Redacted)+": set the values in the cluster by hand")
+		return
+	}
+	t.decide(Update, "")
+	m.readOwners(t, d)
+	t.size = kube.JSONSize(body)
+}
+
+// respected returns an owner of a field that differs which would set it back, and the field.
+func (m *maker) respected(changes []Change) (owner, field string) {
+	for _, c := range changes {
+		if strings.HasPrefix(c.Field, "status") {
+			continue
+		}
+		for _, name := range c.Owners {
+			if slices.Contains(m.opts.Respect, name) {
+				return sync.Printable(name, messageRunes), c.Field
+			}
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,246 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/bulk"
+	"github.com/crmirror/crmirror/sync"
+)
+
+// Make plans a restore: what is to become of each object of the snapshot that the options select, and of
+// the CRDs and Namespaces that those stand on. It writes nothing, and reads each kind with one
+// listing per version. What keeps an object from being written is in the Plan; the error is about
+// the cluster or the repository, or about options that make no sense.
+func Make(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Plan, error) {
+	m := &maker{s: s, cluster: cluster, opts: opts, plan: &Plan{Commit: s.Commit, Time: s.Time}}
+	for _, step := range []func(context.Context) error{
+		m.look, m.choose, m.compare, m.decode, m.preflight,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, fmt.Errorf("plan the restore of %s: %w", s.Commit, err)
+		}
+	}
+	m.finish()
+	return m.plan, nil
+}
+
+// maker makes one plan.
+type maker struct {
+	s       *Snapshot
+	cluster Cluster
+	opts    *Options
+	plan    *Plan
+
+	served *bulk.Served
+	// definitions are the CRDs that the cluster has; defined are those of the commit.
+	definitions, defined map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
+	spaces               map[string]*unstructured.Unstructured // the Namespaces of the cluster
+
+	targets []*target            // in the order of the snapshot
+	byKey   map[kube.Key]*target // in the cluster
+	live    sharedUIDs
+}
+
+// target is an object that is to be planned.
+type target struct {
+	item    Item
+	support bool // others stand on it; it is not selected itself
+	action  *Action
+	at      schema.GroupVersionResource // where it was looked for in the cluster
+	found   bool                        // the cluster has it
+	stale   []string                    // owners that its live references name by another uid
+	owners  []ownerRef                  // what its references name, if it may be written
+	size    int                         // bytes as JSON, if it was read
+}
+
+// decided tells whether the verb stands.
+func (t *target) decided() bool { return t.action.Verb != "" }
+
+func (t *target) decide(verb Verb, reason string) {
+	t.action.Verb, t.action.Reason = verb, reason
+}
+
+// block takes back what was decided about an object that would be written.
+func (t *target) block(reason string) {
+	if v := t.action.Verb; v == "" || v == Create || v == Update {
+		t.decide(Blocked, reason)
+	}
+}
+
+// look reads what the cluster serves and has by way of definitions and namespaces.
+func (m *maker) look(ctx context.Context) (err error) {
+	if m.plan.ClusterUID, err = m.cluster.ClusterUID(ctx); err != nil {
+		return err
+	}
+	if m.served, err = m.cluster.Discover(ctx); err != nil {
+		return err
+	}
+	if m.definitions, err = m.cluster.CRDs(ctx); err != nil {
+		return err
+	}
+	m.spaces = map[string]*unstructured.Unstructured{}
+	_, err = m.cluster.List(ctx, namespaceResource.WithVersion("v1"), "", "", func(live *unstructured.Unstructured) error {
+		m.spaces[live.GetName()] = live
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return m.readDefinitions(ctx)
+}
+
+// choose makes the targets.
+func (m *maker) choose(ctx context.Context) error {
+	if err := m.opts.Check(); err != nil {
+		return err
+	}
+	sel, err := m.s.choose(ctx, m.opts)
+	if err != nil {
+		return err
+	}
+	if err := m.s.Prefetch(ctx, slices.Concat(sel.items, sel.support)); err != nil {
+		return err
+	}
+	m.byKey = map[kube.Key]*target{}
+	m.live = sharedUIDs{uids: map[kube.Key]string{}}
+	for _, item := range sel.items {
+		m.add(item, false)
+	}
+	for _, item := range sel.support {
+		m.add(item, true)
+	}
+	slices.SortFunc(m.targets, func(a, b *target) int { return sync.CompareKeys(a.item.Key, b.item.Key) })
+	m.plan.Findings = append(m.plan.Findings, m.s.Findings...)
+	return nil
+}
+
+func (m *maker) add(item Item, support bool) {
+	t := &target{item: item, support: support, action: &Action{
+		Phase: phaseOf(item.Key.GroupResource()), Key: m.opts.mapKey(item.Key), From: item.Key, Path: item.Path, Blob: item.Blob,
+	}}
+	m.targets = append(m.targets, t)
+	if other := m.byKey[t.action.Key]; other != nil {
+		t.decide(Blocked, fmt.Sprintf("%s is mapped to the same object; restore one of them", other.item.Key))
+		return
+	}
+	m.byKey[t.action.Key] = t
+}
+
+func phaseOf(gr schema.GroupResource) Phase {
+	switch gr {
+	case crdResource:
+		return CRDs
+	case namespaceResource:
+		return Namespaces
+	}
+	return Objects
+}
+
+// readers is how many kinds are listed, and files read, at the same time.
+const readers = 4
+
+// compare finds what the cluster has of the targets.
+func (m *maker) compare(ctx context.Context) error {
+	groups := map[schema.GroupResource][]*target{}
+	var order []schema.GroupResource
+	for _, t := range m.targets {
+		gr := t.item.Key.GroupResource()
+		if groups[gr] == nil {
+			order = append(order, gr)
+		}
+		groups[gr] = append(groups[gr], t)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readers)
+	for _, gr := range order {
+		g.Go(func() error { return m.compareKind(ctx, gr, groups[gr]) })
+	}
+	return g.Wait()
+}
+
+// decode reads what the cluster lacks, and decides about it.
+func (m *maker) decode(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readers)
+	for _, t := range m.targets {
+		if !t.decided() {
+			g.Go(func() error { return m.missing(ctx, t) })
+		}
+	}
+	return g.Wait()
+}
+
+// missing decides about an object that the cluster lacks.
+func (m *maker) missing(ctx context.Context, t *target) error {
+	gr := t.item.Key.GroupResource()
+	if m.opts.runs(gr) {
+		t.decide(Skip, fmt.Sprintf("would run again; to restore it, name %s in --resources", gr))
+		return nil
+	}
+	d, err := m.wanted(ctx, t)
+	if err != nil || d == nil {
+		return err
+	}
+	t.action.Notes = append(t.action.Notes, d.Notes...)
+	if len(d.Redacted) > 0 {
+		t.decide(Blocked, "git has only digests of "+someOf(d.Redacted)+": create the object with the values by hand, or put them into git")
+		return nil
+	}
+	t.decide(Create, "")
+	m.readOwners(t, d)
+	t.size = kube.JSONSize(d.Object)
+	return nil
+}
+
+// wanted reads what an object shall be, at a version that the server will have. It is nil when
+// the object cannot be written, which is decided then.
+func (m *maker) wanted(ctx context.Context, t *target) (*Desired, error) {
+	d, err := m.s.Wanted(ctx, t.item, "", m.opts)
+	var unreadable *FileError
+	if errors.As(err, &unreadable) {
+		t.decide(Blocked, "its file cannot be read: "+sync.Printable(unreadable.Err.Error(), messageRunes))
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	place, note, problem := m.place(t.item.Key.GroupResource(), versionOf(d.Object))
+	if problem != "" {
+		t.decide(Blocked, problem)
+		return nil, nil
+	}
+	if note != "" {
+		t.action.Notes = append(t.action.Notes, note)
+		d.Object["apiVersion"] = place.GroupVersion().String()
+	}
+	t.action.Resource = place
+	return d, nil
+}
+
+// messageRunes bounds a text that somebody else wrote.
+const messageRunes = 300
+
+// finish puts the actions in order.
+func (m *maker) finish() {
+	for _, t := range m.targets {
+		if t.support && t.found && t.action.Verb != Blocked {
+			continue // others stand on it, and it is there
+		}
+		m.plan.Actions = append(m.plan.Actions, *t.action)
+	}
+	slices.SortStableFunc(m.plan.Actions, func(a, b Action) int {
+		if a.Phase != b.Phase {
+			return int(a.Phase - b.Phase)
+		}
+		return sync.CompareKeys(a.Key, b.Key)
+	})
+}

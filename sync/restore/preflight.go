@@ -1,0 +1,266 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/bulk"
+	"github.com/crmirror/crmirror/sync"
+)
+
+// etcdLimit is the size of an object, as JSON, from which on etcd refuses it by default.
+const etcdLimit = 1536 << 10
+
+// preflight finds, of all that would be written, what stands in its way, and blocks that.
+func (m *maker) preflight(ctx context.Context) error {
+	m.checkNamespaces()
+	m.checkSizes()
+	m.checkDefinitions()
+	for _, step := range []func(context.Context) error{m.checkWebhooks, m.resolveOwners, m.checkPermissions} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	// What was blocked last may own something.
+	for again := true; again; {
+		again = false
+		for _, t := range m.targets {
+			again = m.followOwners(t) || again
+		}
+	}
+	m.noteControllers()
+	return nil
+}
+
+// writes tells whether a target would be written as things are.
+func (t *target) writes() bool { return t.action.Verb == Create || t.action.Verb == Update }
+
+// report adds a finding about the targets that it keeps from being written.
+func (m *maker) report(what, text string, targets []*target) {
+	f := Finding{What: what, Text: text, Fatal: true}
+	for _, t := range targets {
+		f.Objects = append(f.Objects, t.action.Key)
+		t.block(text)
+	}
+	slices.SortFunc(f.Objects, sync.CompareKeys)
+	m.plan.Findings = append(m.plan.Findings, f)
+}
+
+// grouped returns the targets that would be written by what name says of them, "" for none of its concern.
+func (m *maker) grouped(name func(*target) string) (groups map[string][]*target, names []string) {
+	groups = map[string][]*target{}
+	for _, t := range m.targets {
+		if !t.writes() {
+			continue
+		}
+		if n := name(t); n != "" {
+			groups[n] = append(groups[n], t)
+		}
+	}
+	return groups, slices.Sorted(maps.Keys(groups))
+}
+
+// checkNamespaces finds namespaces that are missing or going.
+func (m *maker) checkNamespaces() {
+	groups, names := m.grouped(func(t *target) string { return t.action.Key.Namespace })
+	for _, name := range names {
+		what := namespaceKey(name).String()
+		live := m.spaces[name]
+		planned := m.byKey[namespaceKey(name)]
+		switch {
+		case live != nil && live.GetDeletionTimestamp() != nil:
+			m.report(what, fmt.Sprintf("namespace %s is being deleted; run again when it is gone", name), groups[name])
+		case live != nil || planned != nil && planned.action.Verb == Create:
+		case planned != nil:
+			m.report(what, fmt.Sprintf("namespace %s is not there and not restored: %s", name, planned.action.Reason), groups[name])
+		default:
+			m.report(what, fmt.Sprintf("namespace %s is neither in the cluster nor in git: kubectl create namespace %s", name, name), groups[name])
+		}
+	}
+}
+
+// checkSizes finds objects that the server will hardly take.
+func (m *maker) checkSizes() {
+	for _, t := range m.targets {
+		if t.writes() && t.size > etcdLimit {
+			m.plan.Findings = append(m.plan.Findings, Finding{What: t.action.Key.String(), Objects: []kube.Key{t.action.Key},
+				Text: fmt.Sprintf("has %d bytes; etcd takes %d unless its --max-request-bytes says otherwise", t.size, etcdLimit)})
+		}
+	}
+}
+
+// checkDefinitions finds CRDs of the cluster that cannot serve what is to be written.
+func (m *maker) checkDefinitions() {
+	groups, names := m.grouped(func(t *target) string { return t.item.Key.GroupResource().String() })
+	for _, name := range names {
+		gr := schema.ParseGroupResource(name)
+		live, planned := m.definitions[gr], m.byKey[crdKey(gr)]
+		switch {
+		case live != nil && live.DeletionTimestamp != nil:
+			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is being deleted; run again when it is gone", name), groups[name])
+		case live == nil && planned != nil && planned.action.Verb != Create && m.isOurs(gr):
+			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is not restored: %s", name, planned.action.Reason), groups[name])
+		}
+	}
+	for _, t := range m.targets {
+		if problem := m.crdProblem(t.item.Key.GroupResource(), t.item); problem != "" && !t.support {
+			m.plan.Findings = append(m.plan.Findings, Finding{What: t.action.Key.String(), Text: problem, Objects: []kube.Key{t.action.Key}})
+		}
+	}
+}
+
+// isOurs tells whether only the commit's CRD can make a resource served.
+func (m *maker) isOurs(gr schema.GroupResource) bool {
+	_, served := m.served.Resource(gr)
+	return !served && m.defined[gr] != nil
+}
+
+// checkWebhooks finds conversion webhooks that do not answer. The server calls one for what is
+// written at another version than it is stored at.
+func (m *maker) checkWebhooks(ctx context.Context) error {
+	groups, names := m.grouped(func(t *target) string { return t.item.Key.GroupResource().String() })
+	for _, name := range names {
+		gr := schema.ParseGroupResource(name)
+		crd := m.definitions[gr]
+		if crd == nil {
+			crd = m.defined[gr]
+		}
+		if crd == nil || !converts(crd) || crd.Spec.Conversion.Webhook == nil || crd.Spec.Conversion.Webhook.ClientConfig == nil ||
+			crd.Spec.Conversion.Webhook.ClientConfig.Service == nil {
+			continue
+		}
+		service := crd.Spec.Conversion.Webhook.ClientConfig.Service
+		ready, err := m.cluster.Endpoints(ctx, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+		if err != nil {
+			return err
+		}
+		if ready {
+			continue
+		}
+		var other []*target
+		for _, t := range groups[name] {
+			if t.action.Resource.Version != storedAt(crd) {
+				other = append(other, t)
+			}
+		}
+		what, text := crdKey(gr).String(), fmt.Sprintf("nobody answers behind its conversion webhook, service %s/%s: start it first", service.Namespace, service.Name)
+		if len(other) == 0 {
+			m.find(what, text+", or whoever reads objects at another version than "+storedAt(crd)+" gets errors")
+			continue
+		}
+		m.report(what, text, other)
+	}
+	return nil
+}
+
+// checkPermissions asks for everything that the plan needs: first for all namespaces at once, and where
+// that is not allowed, for each namespace.
+func (m *maker) checkPermissions(ctx context.Context) error {
+	needs := map[bulk.Access][]*target{}
+	for _, t := range m.targets {
+		for _, access := range needed(t) {
+			needs[access] = append(needs[access], t)
+		}
+	}
+	everywhere := map[bulk.Access]bool{}
+	for access := range needs {
+		access.Namespace = ""
+		everywhere[access] = false
+	}
+	if err := m.ask(ctx, everywhere); err != nil {
+		return err
+	}
+	single := map[bulk.Access]bool{}
+	for access := range needs {
+		all := access
+		all.Namespace = ""
+		if access.Namespace != "" && !everywhere[all] {
+			single[access] = false
+		}
+	}
+	if err := m.ask(ctx, single); err != nil {
+		return err
+	}
+	for _, access := range sortedAccesses(needs) {
+		all := access
+		all.Namespace = ""
+		if !everywhere[all] && !single[access] {
+			m.report(access.Resource.String(), "you may not "+accessText(access), needs[access])
+		}
+	}
+	return nil
+}
+
+// needed are the accesses that writing a target takes, and reading it back.
+func needed(t *target) []bulk.Access {
+	verbs := []string{"get"}
+	switch t.action.Verb {
+	case Create:
+		verbs = append(verbs, "create")
+	case Update:
+		verbs = append(verbs, "update")
+	default:
+		return nil
+	}
+	if t.action.Phase == CRDs {
+		verbs = append(verbs, "watch")
+	}
+	var list []bulk.Access
+	for _, verb := range verbs {
+		list = append(list, bulk.Access{Verb: verb, Resource: t.item.Key.GroupResource(), Namespace: t.action.Key.Namespace})
+	}
+	return list
+}
+
+// ask fills in the answers.
+func (m *maker) ask(ctx context.Context, answers map[bulk.Access]bool) error {
+	accesses := sortedAccesses(answers)
+	if len(accesses) == 0 {
+		return nil
+	}
+	permissions, err := m.cluster.Allowed(ctx, accesses)
+	if err != nil {
+		return err
+	}
+	for i, access := range accesses {
+		answers[access] = permissions[i].Allowed
+	}
+	return nil
+}
+
+func sortedAccesses[V any](m map[bulk.Access]V) []bulk.Access {
+	return slices.SortedFunc(maps.Keys(m), func(a, b bulk.Access) int { return strings.Compare(accessText(a), accessText(b)) })
+}
+
+// accessText says what is done: "create certificates.cert-manager.io in namespace shop".
+func accessText(a bulk.Access) string {
+	text := a.Verb + " " + a.Resource.String()
+	if a.Subresource != "" {
+		text += "/" + a.Subresource
+	}
+	if a.Namespace != "" {
+		text += " in namespace " + a.Namespace
+	}
+	return text
+}
+
+// noteControllers says of which kinds nobody should be at work meanwhile.
+func (m *maker) noteControllers() {
+	_, names := m.grouped(func(t *target) string {
+		if t.action.Phase != Objects {
+			return ""
+		}
+		return t.item.Key.Group
+	})
+	if len(names) > 0 {
+		m.find("controllers", "those of "+strings.Join(names, ", ")+
+			" should be down until the restore is done: they act on what is half there, and may change or delete it")
+	}
+}

@@ -1,0 +1,209 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	gosync "sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/sync"
+)
+
+// sharedUIDs are the uids of live objects, as listings found them.
+type sharedUIDs struct {
+	mu   gosync.Mutex
+	uids map[kube.Key]string
+}
+
+func (u *sharedUIDs) set(key kube.Key, uid string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.uids[key] = uid
+}
+
+func (u *sharedUIDs) get(key kube.Key) (string, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	uid, ok := u.uids[key]
+	return uid, ok
+}
+
+// ownerRef is an owner as an object names it.
+type ownerRef struct {
+	kind schema.GroupVersionKind
+	name string
+	uid  string // of a live object's reference
+}
+
+func (r ownerRef) String() string { return sync.Printable(r.kind.Kind+" "+r.name, messageRunes) }
+
+// readOwners notes the owners of an object that is to be written.
+func (m *maker) readOwners(t *target, d *Desired) { t.owners = ownerRefs(d.Object) }
+
+// liveOwners notes the owners that a live object has.
+func (m *maker) liveOwners(t *target, live *unstructured.Unstructured) {
+	t.owners = ownerRefs(live.Object)
+}
+
+func ownerRefs(obj map[string]any) []ownerRef {
+	meta, _ := obj["metadata"].(map[string]any)
+	list, _ := meta["ownerReferences"].([]any)
+	var refs []ownerRef
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		text := func(key string) string { s, _ := fields[key].(string); return s }
+		refs = append(refs, ownerRef{
+			kind: schema.FromAPIVersionAndKind(text("apiVersion"), text("kind")), name: text("name"), uid: text("uid"),
+		})
+	}
+	return refs
+}
+
+// resource returns the resource of a kind, of whatever version, and whether its objects lie in namespaces.
+func (m *maker) resource(kind schema.GroupVersionKind) (gr schema.GroupResource, namespaced, ok bool) {
+	if gvr, namespaced, ok := m.served.ByKind(kind); ok {
+		return gvr.GroupResource(), namespaced, true
+	}
+	for _, crds := range []map[schema.GroupResource]*definition{m.definitions, m.defined} {
+		for gr, crd := range crds {
+			if gr.Group == kind.Group && crd.Spec.Names.Kind == kind.Kind {
+				return gr, crd.Spec.Scope == apiextensionsv1.NamespaceScoped, true
+			}
+		}
+	}
+	return gr, false, false
+}
+
+// resolveOwners says of each owner of what is to be written where it is. What one object's owner
+// cannot do keeps that object from being written, and so on, owners first.
+func (m *maker) resolveOwners(ctx context.Context) error {
+	for _, t := range m.targets {
+		switch t.action.Verb {
+		case Create, Update:
+			for _, ref := range t.owners {
+				owner, err := m.owner(ctx, t, ref)
+				if err != nil {
+					return err
+				}
+				t.action.Owners = append(t.action.Owners, owner)
+			}
+		case Unchanged:
+			m.checkStale(t)
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, t := range m.targets {
+			again = m.followOwners(t) || again
+		}
+	}
+	return nil
+}
+
+// owner looks for an owner: in the plan, in the cluster, in git.
+func (m *maker) owner(ctx context.Context, t *target, ref ownerRef) (Owner, error) {
+	gr, namespaced, known := m.resource(ref.kind)
+	if !known {
+		return m.drop(t, Owner{}, ref), nil
+	}
+	owner := Owner{Key: kube.Key{Group: gr.Group, Resource: gr.Resource, Name: ref.name}}
+	inGit := owner.Key
+	if namespaced {
+		owner.Key.Namespace, inGit.Namespace = t.action.Key.Namespace, t.item.Key.Namespace
+	}
+	if of := m.byKey[owner.Key]; of != nil {
+		owner.UID = of.action.UID
+		return owner, nil
+	}
+	uid, err := m.liveUID(ctx, owner.Key)
+	if err != nil {
+		return owner, err
+	}
+	if owner.UID = uid; uid != "" {
+		return owner, nil
+	}
+	if _, ok := m.s.Item(inGit); ok {
+		t.block(fmt.Sprintf("its owner %s is in git and not in the cluster: restore it too", owner.Key))
+		return owner, nil
+	}
+	return m.drop(t, owner, ref), nil
+}
+
+func (m *maker) drop(t *target, owner Owner, ref ownerRef) Owner {
+	owner.Dropped = true
+	note := fmt.Sprintf("its owner %s is neither in git nor in the cluster: it is written without that reference", ref)
+	t.action.Notes = append(t.action.Notes, note)
+	return owner
+}
+
+// liveUID returns the uid of a live object, "" if there is none.
+func (m *maker) liveUID(ctx context.Context, key kube.Key) (string, error) {
+	if uid, ok := m.live.get(key); ok {
+		return uid, nil
+	}
+	kind, ok := m.served.Resource(key.GroupResource())
+	if !ok {
+		return "", nil
+	}
+	live, err := m.cluster.Get(ctx, kind.Preferred(), key.Namespace, key.Name)
+	uid := ""
+	switch {
+	case errors.Is(err, apply.ErrNotFound):
+	case err != nil:
+		return "", err
+	case live.GetDeletionTimestamp() == nil:
+		uid = string(live.GetUID())
+	}
+	m.live.set(key, uid)
+	return uid, nil
+}
+
+// followOwners blocks what cannot be written since an owner is not. It tells whether it did.
+func (m *maker) followOwners(t *target) bool {
+	if v := t.action.Verb; v != Create && v != Update {
+		return false
+	}
+	for _, o := range t.action.Owners {
+		of := m.byKey[o.Key]
+		if of == nil || o.Dropped || of.found {
+			continue
+		}
+		switch of.action.Verb {
+		case Blocked:
+			t.block(fmt.Sprintf("its owner %s is blocked; see there", o.Key))
+			return true
+		case Skip:
+			t.decide(Skip, fmt.Sprintf("its owner %s is skipped; see there", o.Key))
+			return true
+		}
+	}
+	return false
+}
+
+// checkStale looks at the owners of an object that is as git has it: those were compared without
+// their uids, and garbage collection deletes an object whose owners, by uid, are all gone.
+func (m *maker) checkStale(t *target) {
+	for _, ref := range t.owners {
+		gr, namespaced, known := m.resource(ref.kind)
+		if !known || ref.uid == "" {
+			continue
+		}
+		key := kube.Key{Group: gr.Group, Resource: gr.Resource, Name: ref.name}
+		if namespaced {
+			key.Namespace = t.action.Key.Namespace
+		}
+		uid, listed := m.live.get(key)
+		of := m.byKey[key]
+		if listed && uid != ref.uid || of != nil && of.action.Verb == Create {
+			t.action.Notes = append(t.action.Notes, fmt.Sprintf(
+				"its owner %s has another uid than its reference says, so garbage collection would delete it: set the reference anew", ref))
+		}
+	}
+}
