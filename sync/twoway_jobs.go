@@ -50,6 +50,9 @@ func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 			set[key] = struct{}{}
 		}
 	}
+	if err := m.readTold(ctx, set); err != nil {
+		return nil, err
+	}
 	var keys []kube.Key
 	for _, key := range sortedKeys(set) {
 		t.judging[key] = true
@@ -117,18 +120,17 @@ func (m *Mirror) goesAlong(key kube.Key) bool {
 // leaveAlone sees to a CRD's or Namespace's file that people changed: it is neither
 // applied nor overwritten, and agreed once the cluster has the same.
 func (m *Mirror) leaveAlone(ctx context.Context, c gitstore.FileChange, key kube.Key) error {
-	if _, pending := m.pending[key]; !pending && !c.Head.IsZero() {
+	if !c.Head.IsZero() {
 		state, err := m.cluster.Get(ctx, key)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err == nil {
 			m.pending[key] = presentEntry(state)
+			if agreed, err := m.agreeAtOnce(ctx, key); err != nil || agreed {
+				return err
+			}
 		}
-	}
-	agreed, err := m.agreeAtOnce(ctx, key)
-	if err != nil || agreed {
-		return err
 	}
 	if c.Ref.IsZero() && c.Head.IsZero() || m.two.fresh && c.Head.IsZero() {
 		return nil
@@ -206,30 +208,37 @@ func (m *Mirror) rightPath(obj *unstructured.Unstructured) (string, bool) {
 	return "", false
 }
 
-// agreeAtOnce tells whether git has what the informer has just seen: then base
-// takes the file, and nothing has to be read.
+// agreeAtOnce tells whether git has what the cluster had when it was read a moment ago
+// (readTold): then base takes the file, and nothing has to be judged.
 func (m *Mirror) agreeAtOnce(ctx context.Context, key kube.Key) (bool, error) {
+	blob, equal, err := m.equalToGit(ctx, key)
+	if equal {
+		m.two.agree(key, blob)
+	}
+	return equal, err
+}
+
+// equalToGit tells whether git has an object's file as the pending entry of the object
+// has it, and nothing of ours is under way.
+func (m *Mirror) equalToGit(ctx context.Context, key kube.Key) (gitstore.Hash, bool, error) {
 	t := m.two
 	e, ok := m.pending[key]
 	if _, landed := t.landed[key]; !ok || e.Op != Present || landed || t.wrote[key] || t.isOpen(key) {
-		return false, nil
+		return gitstore.Hash{}, false, nil
 	}
 	blob, mode, ok := m.repo.LookupFile(PathOf(key))
 	if !ok || !isFile(mode) {
-		return false, nil
+		return blob, false, nil
 	}
-	if blob != digestOf(e) {
-		file, err := m.repo.Read(ctx, blob)
-		if err != nil {
-			return false, err
-		}
-		content, err := m.content(ctx, e)
-		if err != nil || !kube.Equal(file, content) {
-			return false, err
-		}
+	if blob == digestOf(e) {
+		return blob, true, nil
 	}
-	t.agree(key, blob)
-	return true, nil
+	file, err := m.repo.Read(ctx, blob)
+	if err != nil {
+		return blob, false, err
+	}
+	content, err := m.content(ctx, e)
+	return blob, err == nil && kube.Equal(file, content), err
 }
 
 // agree lets base take a file of git as it is.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/informer"
 	"github.com/crmirror/crmirror/kube/threeway"
 )
 
@@ -684,6 +685,41 @@ func TestJudgesLiveReads(t *testing.T) {
 	p.inbox.Changed(t.Context(), old)
 	p.turn()
 	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
+
+// TestLateInformer: an agent starts, and its informers are behind what the agent before it
+// wrote for a person. What they remember undoes nothing, and is no agreement.
+func TestLateInformer(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}", "c": "{size: 1}"})
+	p.opts.Prune = true
+	p.agent()
+	p.settled()
+	var old []informer.State
+	for _, name := range []string{"a", "b", "c"} {
+		state, err := p.server.Get(t.Context(), p.server.key(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		old = append(old, state)
+	}
+	p.edit("grow two, drop one", map[string]string{"a": of("{size: 2}"), "b": of("{size: 2}"), "c": ""})
+	p.settled()
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	p.want("c", "", "", "")
+
+	p.agent()
+	for _, state := range old {
+		p.inbox.Changed(t.Context(), state)
+	}
+	p.edit("b back", map[string]string{"b": of("{size: 1}")})
+	commits := p.commits()
+	p.wantConflicts(p.turn())
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	p.want("b", of("{size: 1}"), of("{size: 1}"), of("{size: 1}"))
+	p.want("c", "", "", "")
+	if got := p.commits(); got != commits {
+		t.Errorf("%d commits of what was remembered", got-commits)
+	}
 }
 
 // TestDeletedWhileAnnounced (case J): an object that is gone, or is another one, while
