@@ -1,0 +1,319 @@
+package restore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/bulk"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// shop is a commit of a namespace, a kind, and two objects of it.
+func shop(t *testing.T) *world {
+	w := newWorld(t)
+	w.git(namespaceText("shop"), nil)
+	w.git(widgetCRD("v1"), nil)
+	w.git(widget("shop", "a", "1"), nil)
+	w.git(widget("shop", "b", "2"), nil)
+	return w
+}
+
+func TestEmptyCluster(t *testing.T) {
+	w := shop(t)
+	plan := w.plan(Options{})
+	w.wantVerbs(plan,
+		"customresourcedefinitions.apiextensions.k8s.io widgets.example.com: create",
+		"namespaces shop: create",
+		"widgets.example.com shop/a: create",
+		"widgets.example.com shop/b: create",
+	)
+	if a := w.action(plan, "widgets.example.com shop/a"); a.Resource.Version != "v1" || a.Phase != Objects {
+		t.Errorf("written at %v in phase %v, want v1 in phase %v", a.Resource, a.Phase, Objects)
+	}
+	if got := plan.Totals()[Create]; got != 4 {
+		t.Errorf("to create: %d, want 4", got)
+	}
+}
+
+func TestExisting(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.live(widget("shop", "a", "1"))
+	w.live(widget("shop", "b", "3", `  managedFields:
+  - {manager: kubectl-edit, operation: Update, apiVersion: example.com/v1, time: "2026-01-02T03:04:05Z", fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:size": {}}}}
+`))
+	w.live(widget("shop", "only-live", "9"))
+	const changed = "widgets.example.com shop/b"
+
+	plan := w.plan(Options{})
+	w.wantVerbs(plan, "customresourcedefinitions.apiextensions.k8s.io widgets.example.com: unchanged", "namespaces shop: unchanged",
+		"widgets.example.com shop/a: unchanged", changed+": skip")
+	a := w.action(plan, changed)
+	wantText(t, a.Reason, "--existing update")
+	if len(a.Changes) != 1 || a.Changes[0].Field != "spec.size" || a.Changes[0].Git != "2" || a.Changes[0].Cluster != "3" {
+		t.Fatalf("changes: %+v, want spec.size from 3 to 2", a.Changes)
+	}
+	wantText(t, a.Changes[0].Cause, "kubectl-edit", "2026-01-02T03:04:05Z")
+
+	plan = w.plan(Options{Existing: ExistingUpdate})
+	if a := w.action(plan, changed); a.Verb != Update || a.UID != "uid-b" || a.ResourceVersion != "7" {
+		t.Errorf("got %+v, want an update of uid-b at 7", a)
+	}
+	respect := Options{Existing: ExistingUpdate, Respect: []string{"kubectl-edit"}}
+	if a = w.action(w.plan(respect), changed); a.Verb != Conflict {
+		t.Errorf("got %s, want a conflict: its owner is respected", a.Verb)
+	}
+	wantText(t, a.Reason, "spec.size", "kubectl-edit", "--force")
+	respect.Force = true
+	if a = w.action(w.plan(respect), changed); a.Verb != Update {
+		t.Errorf("got %s, want an update by force", a.Verb)
+	}
+}
+
+// A file that a person formatted, and an object that has only what the server added, are equal.
+func TestSameContentIsUnchanged(t *testing.T) {
+	w := shop(t)
+	w.file("namespaces/shop/widgets.example.com/a.yaml", "# mine\n"+widget("shop", "a", "1"))
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.live(widget("shop", "a", "1", "  generation: 4\n"))
+	if a := w.action(w.plan(Options{}), "widgets.example.com shop/a"); a.Verb != Unchanged {
+		t.Errorf("got %s %v, want unchanged", a.Verb, a.Changes)
+	}
+}
+
+func TestMissingPrerequisites(t *testing.T) {
+	w := newWorld(t)
+	w.git(widget("shop", "a", "1"), nil)
+	plan := w.plan(Options{})
+	w.wantVerbs(plan, "widgets.example.com shop/a: blocked")
+	wantText(t, w.action(plan, "widgets.example.com shop/a").Reason, "does not serve widgets.example.com", "no CRD")
+
+	w.git(widgetCRD("v1"), nil)
+	plan = w.plan(Options{})
+	wantText(t, w.action(plan, "widgets.example.com shop/a").Reason, "kubectl create namespace shop")
+
+	w.live(namespaceText("shop") + "  deletionTimestamp: \"2026-01-02T03:04:05Z\"\n")
+	plan = w.plan(Options{})
+	wantText(t, w.action(plan, "widgets.example.com shop/a").Reason, "namespace shop is being deleted")
+	if !slices.ContainsFunc(plan.Findings, func(f Finding) bool { return f.Fatal && len(f.Objects) == 1 }) {
+		t.Errorf("findings: %+v, want a fatal one with the object", plan.Findings)
+	}
+}
+
+func TestSelectBringsWhatItStandsOn(t *testing.T) {
+	w := shop(t)
+	w.git(namespaceText("other"), nil)
+	w.git(widget("other", "c", "1"), nil)
+	plan := w.plan(Options{Resources: []string{"widgets.example.com"}, Namespaces: []string{"sh*"}, Names: []string{"a"}})
+	w.wantVerbs(plan, "customresourcedefinitions.apiextensions.k8s.io widgets.example.com: create", "namespaces shop: create",
+		"widgets.example.com shop/a: create")
+
+	// What is there already is left alone, though it differs.
+	w.live(namespaceText("shop") + "    team: x\n")
+	w.live(widgetCRD("v1", "v1beta1"))
+	plan = w.plan(Options{Resources: []string{"widgets.example.com"}, Names: []string{"a"}, Existing: ExistingUpdate})
+	w.wantVerbs(plan, "widgets.example.com shop/a: create")
+}
+
+func TestRunsAreSkippedUnlessNamed(t *testing.T) {
+	w := newWorld(t)
+	w.serve("workflows.argoproj.io", "Workflow", true, "v1alpha1")
+	w.live(namespaceText("ci"))
+	w.git("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: build, namespace: ci}\n", nil)
+	key := "workflows.argoproj.io ci/build"
+	a := w.action(w.plan(Options{}), key)
+	if a.Verb != Skip {
+		t.Errorf("got %s, want skip", a.Verb)
+	}
+	wantText(t, a.Reason, "would run again", "workflows.argoproj.io")
+	if a := w.action(w.plan(Options{Resources: []string{"workflows.argoproj.io"}}), key); a.Verb != Create {
+		t.Errorf("named in full: got %s, want create", a.Verb)
+	}
+	if a := w.action(w.plan(Options{Resources: []string{"*"}}), key); a.Verb != Skip {
+		t.Errorf("by a wildcard: got %s, want skip", a.Verb)
+	}
+	if a := w.action(w.plan(Options{Runs: []string{}}), key); a.Verb != Create {
+		t.Errorf("with a list of its own: got %s, want create", a.Verb)
+	}
+}
+
+func TestMapNamespace(t *testing.T) {
+	w := shop(t)
+	w.git(widget("shop", "self", "1", "  annotations: {in: shop}\n  ownerReferences:\n  - {apiVersion: v1, kind: Namespace, name: shop, uid: x}\n"), nil)
+	opts := Options{MapNamespaces: map[string]string{"shop": "shop2"}}
+	plan := w.plan(opts)
+	w.wantVerbs(plan, "customresourcedefinitions.apiextensions.k8s.io widgets.example.com: create", "namespaces shop2: create",
+		"widgets.example.com shop2/a: create", "widgets.example.com shop2/b: create", "widgets.example.com shop2/self: create")
+	self := w.action(plan, "widgets.example.com shop2/self")
+	wantText(t, strings.Join(self.Notes, "; "), "metadata.annotations.in", "namespace shop (now shop2)")
+	if len(self.Owners) != 1 || self.Owners[0].Key != namespaceKey("shop2") || self.Owners[0].Dropped {
+		t.Errorf("owners: %+v, want the namespace shop2", self.Owners)
+	}
+
+	// Restored like that, nothing is left to do.
+	w.live(namespaceText("shop2"))
+	w.live(widgetCRD("v1"))
+	w.live(widget("shop2", "a", "1"))
+	w.live(widget("shop2", "b", "2"))
+	w.live(widget("shop2", "self", "1", "  annotations: {in: shop}\n  ownerReferences:\n  - {apiVersion: v1, kind: Namespace, name: shop2, uid: uid-shop2}\n"))
+	for i, a := range w.plan(opts).Actions {
+		if a.Verb != Unchanged {
+			t.Errorf("action %d: %s is %s %+v, want unchanged", i, a.Key, a.Verb, a.Changes)
+		}
+	}
+}
+
+func TestMapTwoNamespacesToOne(t *testing.T) {
+	w := shop(t)
+	w.git(namespaceText("other"), nil)
+	w.git(widget("other", "a", "5"), nil)
+	plan := w.plan(Options{MapNamespaces: map[string]string{"shop": "one", "other": "one"}})
+	var blocked []string
+	for _, a := range plan.Actions {
+		if a.Verb == Blocked {
+			blocked = append(blocked, a.From.String())
+			wantText(t, a.Reason, "mapped to the same object")
+		}
+	}
+	if want := []string{"namespaces shop", "widgets.example.com shop/a"}; !slices.Equal(blocked, want) {
+		t.Errorf("blocked: %q, want %q", blocked, want)
+	}
+}
+
+func TestOwners(t *testing.T) {
+	owner := func(kind, name string) string {
+		return "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: " + kind + ", name: " + name + ", uid: old}\n"
+	}
+	w := shop(t)
+	w.git(widget("shop", "child", "1", owner("Widget", "a")), nil)
+	w.git(widget("shop", "orphan", "1", owner("Widget", "gone")), nil)
+	w.git(widget("shop", "stranger", "1", owner("Nobody", "x")), nil)
+
+	plan := w.plan(Options{})
+	child := w.action(plan, "widgets.example.com shop/child")
+	if len(child.Owners) != 1 || child.Owners[0].Key.Name != "a" || child.Owners[0].Key.Namespace != "shop" || child.Owners[0].Dropped {
+		t.Errorf("owners of child: %+v", child.Owners)
+	}
+	for _, name := range []string{"orphan", "stranger"} {
+		a := w.action(plan, "widgets.example.com shop/"+name)
+		if a.Verb != Create || len(a.Owners) != 1 || !a.Owners[0].Dropped {
+			t.Errorf("%s: %s, owners %+v; want it created without its owner", name, a.Verb, a.Owners)
+		}
+		wantText(t, strings.Join(a.Notes, ""), "neither in git nor in the cluster")
+	}
+
+	a := w.action(w.plan(Options{Names: []string{"child"}}), "widgets.example.com shop/child")
+	if a.Verb != Blocked {
+		t.Errorf("its owner is not selected: got %s, want blocked", a.Verb)
+	}
+	wantText(t, a.Reason, "widgets.example.com shop/a", "restore it too")
+
+	w.file("namespaces/shop/widgets.example.com/a.yaml", "apiVersion: example.com/v1\nkind: [\n")
+	a = w.action(w.plan(Options{}), "widgets.example.com shop/child")
+	wantText(t, a.Reason, "its owner widgets.example.com shop/a is blocked")
+	wantText(t, w.action(w.plan(Options{}), "widgets.example.com shop/a").Reason, "cannot be read", "line 3")
+}
+
+// An object that outlived its owner has the old uid; the owner, made again, has another.
+func TestStaleOwner(t *testing.T) {
+	w := shop(t)
+	ref := "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: Widget, name: a, uid: old}\n"
+	w.git(widget("shop", "child", "1", ref), nil)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.live(widget("shop", "child", "1", ref))
+	a := w.action(w.plan(Options{}), "widgets.example.com shop/child")
+	wantText(t, strings.Join(a.Notes, ""), "Widget a has another uid", "garbage collection")
+}
+
+func TestVersions(t *testing.T) {
+	w := newWorld(t)
+	w.live(namespaceText("shop"))
+	w.git(widgetCRD("v1"), nil)
+	w.git(widget("shop", "a", "1"), nil)
+	w.live(widgetCRD("v2"))
+	plan := w.plan(Options{Existing: ExistingUpdate})
+	a := w.action(plan, "widgets.example.com shop/a")
+	if a.Verb != Create || a.Resource.Version != "v2" {
+		t.Errorf("got %s at %s, want it created at v2: the CRD converts nothing", a.Verb, a.Resource.Version)
+	}
+	wantText(t, strings.Join(a.Notes, ""), "at version v2", "v1 is not served")
+	crd := w.action(plan, "customresourcedefinitions.apiextensions.k8s.io widgets.example.com")
+	if crd.Verb != Skip {
+		t.Errorf("CRD: got %s, want skip: never downgraded", crd.Verb)
+	}
+	wantText(t, crd.Reason, "newer", "v2")
+
+	w.live(widget("shop", "a", "1"))
+	if a := w.action(w.plan(Options{}), "widgets.example.com shop/a"); a.Verb != Unchanged {
+		t.Errorf("there at v2: got %s %+v, want unchanged", a.Verb, a.Changes)
+	}
+
+	w.objects[schema.GroupResource{Group: "example.com", Resource: "widgets"}] = nil
+	w.crds[schema.GroupResource{Group: "example.com", Resource: "widgets"}].Spec.Conversion = webhook("shop", "convert")
+	a = w.action(w.plan(Options{}), "widgets.example.com shop/a")
+	if a.Verb != Blocked {
+		t.Errorf("with a webhook: got %s, want blocked", a.Verb)
+	}
+	wantText(t, a.Reason, "version v1", "only at v2")
+}
+
+func TestPermissions(t *testing.T) {
+	w := shop(t)
+	w.git(namespaceText("other"), nil)
+	w.git(widget("other", "c", "1"), nil)
+	gr := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	w.forbidden[bulk.Access{Verb: "create", Resource: gr, Namespace: "shop"}] = true
+	w.forbidden[bulk.Access{Verb: "create", Resource: namespaceResource}] = true
+	plan := w.plan(Options{})
+	wantText(t, w.action(plan, "widgets.example.com shop/a").Reason, "may not create widgets.example.com in namespace shop")
+	wantText(t, w.action(plan, "namespaces shop").Reason, "may not create namespaces")
+	fatal := 0
+	for _, f := range plan.Findings {
+		if f.Fatal {
+			fatal++
+		}
+	}
+	if fatal != 2 {
+		t.Errorf("findings: %+v, want both at once", plan.Findings)
+	}
+}
+
+func TestRedacted(t *testing.T) {
+	field, err := kube.ParseFieldPath(".spec.password")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := shop(t)
+	w.file(".crmirror.yaml", `apiVersion: crmirror.dev/v1alpha1
+kind: Tree
+format: 1
+cluster: lab
+clusterUID: old
+redactKey: abc
+rules:
+- resources: ["*"]
+  redact: [.spec.password]
+`)
+	shape := &kube.Shape{Redact: []kube.FieldPath{field}, RedactKey: []byte("k")}
+	secret := widget("shop", "s", "1") + "  password: hunter2\n"
+	w.git(secret, shape)
+	a := w.action(w.plan(Options{}), "widgets.example.com shop/s")
+	if a.Verb != Blocked {
+		t.Errorf("got %s, want blocked", a.Verb)
+	}
+	wantText(t, a.Reason, "spec.password", "only digests")
+
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.live(secret)
+	a = w.action(w.plan(Options{}), "widgets.example.com shop/s")
+	if a.Verb != Unchanged {
+		t.Errorf("without the key: got %s %+v, want unchanged", a.Verb, a.Changes)
+	}
+	wantText(t, strings.Join(a.Notes, ""), "not compared", "spec.password")
+}
