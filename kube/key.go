@@ -10,10 +10,10 @@ import (
 // Key identifies an object across versions and clusters. It has no API version:
 // a version bump of the resource moves no file.
 type Key struct {
-	Group     string // "" for the core group
-	Resource  string // plural, lower case: "certificates"
-	Namespace string // "" for a cluster-scoped object
-	Name      string
+	Group     string `json:"group,omitempty"`     // "" for the core group
+	Resource  string `json:"resource"`            // plural, lower case: "certificates"
+	Namespace string `json:"namespace,omitempty"` // "" for a cluster-scoped object
+	Name      string `json:"name"`
 }
 
 // GroupResource returns the key's resource.

@@ -5,14 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/bulk"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/crmirror/crmirror/sync"
 )
 
 // shop is a commit of a namespace, a kind, and two objects of it.
-func shop(t *testing.T) *world {
-	w := newWorld(t)
+func shop(t *testing.T) *scene {
+	w := newScene(t)
 	w.git(namespaceText("shop"), nil)
 	w.git(widgetCRD("v1"), nil)
 	w.git(widget("shop", "a", "1"), nil)
@@ -20,7 +22,7 @@ func shop(t *testing.T) *world {
 	return w
 }
 
-func TestEmptyCluster(t *testing.T) {
+func TestPlanEmptyCluster(t *testing.T) {
 	w := shop(t)
 	plan := w.plan(Options{})
 	w.wantVerbs(plan,
@@ -37,7 +39,7 @@ func TestEmptyCluster(t *testing.T) {
 	}
 }
 
-func TestExisting(t *testing.T) {
+func TestPlanExisting(t *testing.T) {
 	w := shop(t)
 	w.live(namespaceText("shop"))
 	w.live(widgetCRD("v1"))
@@ -74,7 +76,7 @@ func TestExisting(t *testing.T) {
 }
 
 // A file that a person formatted, and an object that has only what the server added, are equal.
-func TestSameContentIsUnchanged(t *testing.T) {
+func TestPlanSameContent(t *testing.T) {
 	w := shop(t)
 	w.file("namespaces/shop/widgets.example.com/a.yaml", "# mine\n"+widget("shop", "a", "1"))
 	w.live(namespaceText("shop"))
@@ -85,8 +87,8 @@ func TestSameContentIsUnchanged(t *testing.T) {
 	}
 }
 
-func TestMissingPrerequisites(t *testing.T) {
-	w := newWorld(t)
+func TestPlanMissing(t *testing.T) {
+	w := newScene(t)
 	w.git(widget("shop", "a", "1"), nil)
 	plan := w.plan(Options{})
 	w.wantVerbs(plan, "widgets.example.com shop/a: blocked")
@@ -104,7 +106,7 @@ func TestMissingPrerequisites(t *testing.T) {
 	}
 }
 
-func TestSelectBringsWhatItStandsOn(t *testing.T) {
+func TestPlanBringsWhatItStandsOn(t *testing.T) {
 	w := shop(t)
 	w.git(namespaceText("other"), nil)
 	w.git(widget("other", "c", "1"), nil)
@@ -119,8 +121,8 @@ func TestSelectBringsWhatItStandsOn(t *testing.T) {
 	w.wantVerbs(plan, "widgets.example.com shop/a: create")
 }
 
-func TestRunsAreSkippedUnlessNamed(t *testing.T) {
-	w := newWorld(t)
+func TestPlanRunsAreSkippedUnlessNamed(t *testing.T) {
+	w := newScene(t)
 	w.serve("workflows.argoproj.io", "Workflow", true, "v1alpha1")
 	w.live(namespaceText("ci"))
 	w.git("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: build, namespace: ci}\n", nil)
@@ -141,7 +143,7 @@ func TestRunsAreSkippedUnlessNamed(t *testing.T) {
 	}
 }
 
-func TestMapNamespace(t *testing.T) {
+func TestPlanMapNamespace(t *testing.T) {
 	w := shop(t)
 	w.git(widget("shop", "self", "1", "  annotations: {in: shop}\n  ownerReferences:\n  - {apiVersion: v1, kind: Namespace, name: shop, uid: x}\n"), nil)
 	opts := Options{MapNamespaces: map[string]string{"shop": "shop2"}}
@@ -167,7 +169,7 @@ func TestMapNamespace(t *testing.T) {
 	}
 }
 
-func TestMapTwoNamespacesToOne(t *testing.T) {
+func TestPlanMapTwoNamespacesToOne(t *testing.T) {
 	w := shop(t)
 	w.git(namespaceText("other"), nil)
 	w.git(widget("other", "a", "5"), nil)
@@ -184,7 +186,7 @@ func TestMapTwoNamespacesToOne(t *testing.T) {
 	}
 }
 
-func TestOwners(t *testing.T) {
+func TestPlanOwners(t *testing.T) {
 	owner := func(kind, name string) string {
 		return "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: " + kind + ", name: " + name + ", uid: old}\n"
 	}
@@ -219,7 +221,7 @@ func TestOwners(t *testing.T) {
 }
 
 // An object that outlived its owner has the old uid; the owner, made again, has another.
-func TestStaleOwner(t *testing.T) {
+func TestPlanStaleOwner(t *testing.T) {
 	w := shop(t)
 	ref := "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: Widget, name: a, uid: old}\n"
 	w.git(widget("shop", "child", "1", ref), nil)
@@ -230,8 +232,8 @@ func TestStaleOwner(t *testing.T) {
 	wantText(t, strings.Join(a.Notes, ""), "Widget a has another uid", "garbage collection")
 }
 
-func TestVersions(t *testing.T) {
-	w := newWorld(t)
+func TestPlanVersions(t *testing.T) {
+	w := newScene(t)
 	w.live(namespaceText("shop"))
 	w.git(widgetCRD("v1"), nil)
 	w.git(widget("shop", "a", "1"), nil)
@@ -262,7 +264,7 @@ func TestVersions(t *testing.T) {
 	wantText(t, a.Reason, "version v1", "only at v2")
 }
 
-func TestPermissions(t *testing.T) {
+func TestPlanPermissions(t *testing.T) {
 	w := shop(t)
 	w.git(namespaceText("other"), nil)
 	w.git(widget("other", "c", "1"), nil)
@@ -283,26 +285,33 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-func TestRedacted(t *testing.T) {
-	field, err := kube.ParseFieldPath(".spec.password")
+// redactedScene is a shop whose passwords, and Secrets, are redacted with a key.
+func redactedScene(t *testing.T) (w *scene, key []byte) {
+	w, key = shop(t), []byte("a key")
+	shape := &kube.Shape{RedactKey: key}
+	for _, field := range []string{".spec.password", ".data.*"} {
+		path, err := kube.ParseFieldPath(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shape.Redact = append(shape.Redact, path)
+	}
+	tree := sync.NewTree("lab", kube.Selection{Select: []kube.Rule{{Resources: []string{"*", "secrets"}, Shape: *shape}}})
+	tree.ClusterUID = "old"
+	marker, err := tree.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := shop(t)
-	w.file(".crmirror.yaml", `apiVersion: crmirror.dev/v1alpha1
-kind: Tree
-format: 1
-cluster: lab
-clusterUID: old
-redactKey: abc
-rules:
-- resources: ["*"]
-  redact: [.spec.password]
-`)
-	shape := &kube.Shape{Redact: []kube.FieldPath{field}, RedactKey: []byte("k")}
-	secret := widget("shop", "s", "1") + "  password: hunter2\n"
-	w.git(secret, shape)
-	a := w.action(w.plan(Options{}), "widgets.example.com shop/s")
+	w.file(sync.MarkerName, string(marker))
+	w.git(widget("shop", "s", "1")+"  password: hunter2\n", shape)
+	w.git("apiVersion: v1\nkind: Secret\nmetadata: {name: core, namespace: shop}\ndata: {a: aHVudGVyMg==}\n", shape)
+	return w, key
+}
+
+func TestPlanRedacted(t *testing.T) {
+	const name = "widgets.example.com shop/s"
+	w, key := redactedScene(t)
+	a := w.action(w.plan(Options{}), name)
 	if a.Verb != Blocked {
 		t.Errorf("got %s, want blocked", a.Verb)
 	}
@@ -310,10 +319,27 @@ rules:
 
 	w.live(namespaceText("shop"))
 	w.live(widgetCRD("v1"))
-	w.live(secret)
-	a = w.action(w.plan(Options{}), "widgets.example.com shop/s")
+	live := w.live(widget("shop", "s", "1") + "  password: hunter2\n")
+	a = w.action(w.plan(Options{}), name)
 	if a.Verb != Unchanged {
 		t.Errorf("without the key: got %s %+v, want unchanged", a.Verb, a.Changes)
 	}
 	wantText(t, strings.Join(a.Notes, ""), "not compared", "spec.password")
+	if a = w.action(w.plan(Options{RedactKey: key}), name); a.Verb != Unchanged || len(a.Notes) != 0 {
+		t.Errorf("with the key: got %s %q, want unchanged", a.Verb, a.Notes)
+	}
+
+	live.Object["spec"].(map[string]any)["password"] = "other"
+	if a = w.action(w.plan(Options{RedactKey: key}), name); a.Verb != Skip || len(a.Changes) != 1 || a.Changes[0].Field != "spec.password" {
+		t.Errorf("with the key: got %s %+v, want the password to differ", a.Verb, a.Changes)
+	}
+	a = w.action(w.plan(Options{RedactKey: key, Existing: ExistingUpdate}), name)
+	if a.Verb != Conflict && a.Verb != Blocked {
+		t.Errorf("got %s, want no update to a digest", a.Verb)
+	}
+	plan := w.plan(Options{RedactKey: []byte("wrong")})
+	if a = w.action(plan, name); a.Verb != Unchanged {
+		t.Errorf("with the wrong key: got %s %+v, want unchanged", a.Verb, a.Changes)
+	}
+	wantText(t, plan.Findings[0].Text, "another key")
 }

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"encoding/json"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -83,11 +84,11 @@ type Action struct {
 	Key  kube.Key      `json:"key"`  // in the cluster, after MapNamespaces
 	From kube.Key      `json:"from"` // in git
 	Path string        `json:"path"` // of the file, below the mirrored path
-	Blob gitstore.Hash `json:"blob"`
+	Blob gitstore.Hash `json:"-"`    // "blob" in JSON
 
 	// Resource is what the object is written at: group, version and plural. The version can
 	// be another than the file's where the server does not serve that.
-	Resource schema.GroupVersionResource `json:"resource"`
+	Resource schema.GroupVersionResource `json:"-"` // "apiVersion" in JSON
 
 	// UID and ResourceVersion are those of the live object that this was decided on; empty
 	// where there is none.
@@ -140,11 +141,34 @@ type Finding struct {
 // Plan is what a restore would do: every selected object of the commit, in order of
 // phases and keys.
 type Plan struct {
-	Commit     gitstore.Hash `json:"commit"`
+	Commit     gitstore.Hash `json:"-"`    // "commit" in JSON
 	Time       time.Time     `json:"time"` // of the commit
 	ClusterUID string        `json:"clusterUID"`
 	Actions    []Action      `json:"actions"`
 	Findings   []Finding     `json:"findings,omitempty"`
+}
+
+// MarshalJSON writes hashes as text, and the version that the object is written at.
+func (a Action) MarshalJSON() ([]byte, error) {
+	type plain Action
+	apiVersion := ""
+	if a.Resource.Version != "" {
+		apiVersion = a.Resource.GroupVersion().String()
+	}
+	return json.Marshal(struct {
+		plain
+		Blob       string `json:"blob"`
+		APIVersion string `json:"apiVersion,omitempty"`
+	}{plain(a), a.Blob.String(), apiVersion})
+}
+
+// MarshalJSON writes the hash as text.
+func (p Plan) MarshalJSON() ([]byte, error) {
+	type plain Plan
+	return json.Marshal(struct {
+		Commit string `json:"commit"`
+		plain
+	}{p.Commit.String(), plain(p)})
 }
 
 // Totals counts the actions by verb.

@@ -24,8 +24,8 @@ import (
 	"github.com/crmirror/crmirror/sync"
 )
 
-// world is a commit and a cluster, both of data, for tests of planning.
-type world struct {
+// scene is a commit and a cluster, both of data, for tests of planning.
+type scene struct {
 	t     *testing.T
 	files map[string]gitstore.TreeFile
 	blobs map[gitstore.Hash][]byte
@@ -38,8 +38,8 @@ type world struct {
 	lists     []string // the listings that were asked for
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{
+func newScene(t *testing.T) *scene {
+	w := &scene{
 		t: t, files: map[string]gitstore.TreeFile{}, blobs: map[gitstore.Hash][]byte{},
 		served:    bulk.Served{Kinds: map[schema.GroupResource]bulk.Kind{}},
 		crds:      map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition{},
@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // serve makes the cluster serve a resource, without a CRD.
-func (w *world) serve(resource, kind string, namespaced bool, versions ...string) {
+func (w *scene) serve(resource, kind string, namespaced bool, versions ...string) {
 	gr := schema.ParseGroupResource(resource)
 	k := bulk.Kind{Resource: gr, Kind: kind, Namespaced: namespaced}
 	for _, v := range versions {
@@ -65,7 +65,7 @@ func (w *world) serve(resource, kind string, namespaced bool, versions ...string
 }
 
 // object reads YAML.
-func (w *world) object(text string) *unstructured.Unstructured {
+func (w *scene) object(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	obj, err := kube.Decode([]byte(text))
 	if err != nil {
@@ -80,7 +80,7 @@ func resourceOf(obj *unstructured.Unstructured) schema.GroupResource {
 }
 
 // git puts an object into the commit as the mirror would, in a shape.
-func (w *world) git(text string, shape *kube.Shape) kube.Key {
+func (w *scene) git(text string, shape *kube.Shape) kube.Key {
 	w.t.Helper()
 	obj := w.object(text)
 	content, err := kube.Encode(obj, shape)
@@ -93,14 +93,14 @@ func (w *world) git(text string, shape *kube.Shape) kube.Key {
 }
 
 // file puts a file into the commit.
-func (w *world) file(path, content string) {
+func (w *scene) file(path, content string) {
 	blob := gitstore.BlobHash([]byte(content))
 	w.blobs[blob] = []byte(content)
 	w.files[path] = gitstore.TreeFile{Blob: blob, Mode: filemode.Regular}
 }
 
 // live puts an object into the cluster, and returns it.
-func (w *world) live(text string) *unstructured.Unstructured {
+func (w *scene) live(text string) *unstructured.Unstructured {
 	w.t.Helper()
 	obj := w.object(text)
 	gr := resourceOf(obj)
@@ -119,7 +119,7 @@ func (w *world) live(text string) *unstructured.Unstructured {
 	return obj
 }
 
-func (w *world) crd(text string) *apiextensionsv1.CustomResourceDefinition {
+func (w *scene) crd(text string) *apiextensionsv1.CustomResourceDefinition {
 	w.t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(w.object(text).Object, crd); err != nil {
@@ -129,7 +129,7 @@ func (w *world) crd(text string) *apiextensionsv1.CustomResourceDefinition {
 }
 
 // plan plans a restore of the commit into the cluster.
-func (w *world) plan(opts Options) *Plan {
+func (w *scene) plan(opts Options) *Plan {
 	w.t.Helper()
 	snapshot, err := ReadSnapshot(w.t.Context(), w, gitstore.Hash{1}, opts.RedactKey)
 	if err != nil {
@@ -152,7 +152,7 @@ func verbs(p *Plan) []string {
 }
 
 // wantVerbs compares the verbs of a plan.
-func (w *world) wantVerbs(p *Plan, want ...string) {
+func (w *scene) wantVerbs(p *Plan, want ...string) {
 	w.t.Helper()
 	if got := verbs(p); !slices.Equal(got, want) {
 		w.t.Errorf("planned:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -165,7 +165,7 @@ func (w *world) wantVerbs(p *Plan, want ...string) {
 }
 
 // action returns the action of a plan about an object.
-func (w *world) action(p *Plan, key string) *Action {
+func (w *scene) action(p *Plan, key string) *Action {
 	w.t.Helper()
 	for i := range p.Actions {
 		if p.Actions[i].Key.String() == key {
@@ -186,12 +186,12 @@ func wantText(t *testing.T, text string, words ...string) {
 	}
 }
 
-// FilesAt, Read, Prefetch and Info make the world a Repository.
-func (w *world) FilesAt(context.Context, gitstore.Hash) (map[string]gitstore.TreeFile, error) {
+// FilesAt, Read, Prefetch and Info make the scene a Repository.
+func (w *scene) FilesAt(context.Context, gitstore.Hash) (map[string]gitstore.TreeFile, error) {
 	return w.files, nil
 }
 
-func (w *world) Read(_ context.Context, blob gitstore.Hash) ([]byte, error) {
+func (w *scene) Read(_ context.Context, blob gitstore.Hash) ([]byte, error) {
 	content, ok := w.blobs[blob]
 	if !ok {
 		return nil, gitstore.ErrMissing
@@ -199,22 +199,22 @@ func (w *world) Read(_ context.Context, blob gitstore.Hash) ([]byte, error) {
 	return content, nil
 }
 
-func (w *world) Prefetch(context.Context, []gitstore.Hash) error { return nil }
+func (w *scene) Prefetch(context.Context, []gitstore.Hash) error { return nil }
 
-func (w *world) Info(gitstore.Hash) (gitstore.CommitInfo, error) {
+func (w *scene) Info(gitstore.Hash) (gitstore.CommitInfo, error) {
 	return gitstore.CommitInfo{When: time.Unix(1_800_000_000, 0)}, nil
 }
 
-// ClusterUID and the following make the world a Cluster.
-func (w *world) ClusterUID(context.Context) (string, error) { return "cluster-uid", nil }
+// ClusterUID and the following make the scene a Cluster.
+func (w *scene) ClusterUID(context.Context) (string, error) { return "cluster-uid", nil }
 
-func (w *world) Discover(context.Context) (*bulk.Served, error) { return &w.served, nil }
+func (w *scene) Discover(context.Context) (*bulk.Served, error) { return &w.served, nil }
 
-func (w *world) CRDs(context.Context) (map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition, error) {
+func (w *scene) CRDs(context.Context) (map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition, error) {
 	return w.crds, nil
 }
 
-func (w *world) List(_ context.Context, gvr schema.GroupVersionResource, namespace, _ string, fn func(*unstructured.Unstructured) error) (string, error) {
+func (w *scene) List(_ context.Context, gvr schema.GroupVersionResource, namespace, _ string, fn func(*unstructured.Unstructured) error) (string, error) {
 	kind, ok := w.served.Kinds[gvr.GroupResource()]
 	if _, served := kind.Version(gvr.Version); !ok || !served {
 		return "", fmt.Errorf("list %s: not served", gvr)
@@ -232,7 +232,7 @@ func (w *world) List(_ context.Context, gvr schema.GroupVersionResource, namespa
 	return "7", nil
 }
 
-func (w *world) Get(_ context.Context, gvr schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+func (w *scene) Get(_ context.Context, gvr schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
 	for _, live := range w.objects[gvr.GroupResource()] {
 		if live.GetName() == name && live.GetNamespace() == namespace {
 			return live, nil
@@ -241,7 +241,7 @@ func (w *world) Get(_ context.Context, gvr schema.GroupVersionResource, namespac
 	return nil, apply.ErrNotFound
 }
 
-func (w *world) Allowed(_ context.Context, accesses []bulk.Access) ([]bulk.Permission, error) {
+func (w *scene) Allowed(_ context.Context, accesses []bulk.Access) ([]bulk.Permission, error) {
 	answers := make([]bulk.Permission, len(accesses))
 	for i, access := range accesses {
 		all := access
@@ -252,7 +252,7 @@ func (w *world) Allowed(_ context.Context, accesses []bulk.Access) ([]bulk.Permi
 }
 
 // forbiddenSomewhere tells whether an access is not for all namespaces.
-func (w *world) forbiddenSomewhere(access bulk.Access) bool {
+func (w *scene) forbiddenSomewhere(access bulk.Access) bool {
 	for f := range w.forbidden {
 		f.Namespace = ""
 		if f == access {
@@ -262,11 +262,11 @@ func (w *world) forbiddenSomewhere(access bulk.Access) bool {
 	return false
 }
 
-func (w *world) Endpoints(_ context.Context, service types.NamespacedName) (bool, error) {
+func (w *scene) Endpoints(_ context.Context, service types.NamespacedName) (bool, error) {
 	return w.ready[service], nil
 }
 
-func (w *world) Type(context.Context, schema.GroupVersionKind) (typed.ParseableType, bool, error) {
+func (w *scene) Type(context.Context, schema.GroupVersionKind) (typed.ParseableType, bool, error) {
 	return typed.DeducedParseableType, false, nil
 }
 
