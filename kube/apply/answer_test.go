@@ -2,12 +2,16 @@ package apply
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube/internal/wire"
 )
@@ -25,6 +29,9 @@ func TestAnswer(t *testing.T) {
 		want   error
 	}{
 		{"moved", metav1.Status{Code: 409}, ErrMoved},
+		{"exists", metav1.Status{Code: 409, Reason: metav1.StatusReasonAlreadyExists, Details: details("g", "widgets", "a")}, ErrExists},
+		{"exists and terminates", metav1.Status{Code: 409, Reason: metav1.StatusReasonAlreadyExists, Message: `object is being deleted: widgets.g "a" already exists`}, verdict(Terminating, true)},
+		{"a quota is busy", metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict, Details: details("", "resourcequotas", "q")}, verdict(Denied, true)},
 		{"immutable uid", metav1.Status{Code: 422, Details: details("g", "Widget", "a", metav1.StatusCause{Field: "metadata.uid"})}, ErrMoved},
 		{"gone", metav1.Status{Code: 404, Details: details("g", "widgets", "a")}, ErrMoved},
 		{"another object is gone", metav1.Status{Code: 404, Details: details("g", "widgets", "b")}, verdict(NoKind, true)},
@@ -56,6 +63,29 @@ func TestAnswer(t *testing.T) {
 			}
 		case !errors.As(got, &rejected) || rejected.Verdict != want.Verdict || rejected.Retry != want.Retry:
 			t.Errorf("%s: got %#v, want %#v", test.name, got, want)
+		}
+	}
+}
+
+// TestRefusal has what comes of writing a whole object: nothing of patches and merges is left, the server's words are.
+func TestRefusal(t *testing.T) {
+	at := wire.Object{Resource: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "widgets"}, Name: "a"}
+	status := func(s metav1.Status) error { return &apierrors.StatusError{ErrStatus: s} }
+	obj := map[string]any{"spec": map[string]any{"password": "s3cr3t"}}
+	for _, test := range []struct {
+		err  error
+		want Rejected
+	}{
+		{status(metav1.Status{Code: 422, Message: "it has s3cr3t"}), Rejected{Verdict: Invalid, Message: "it has [hidden]"}},
+		{status(metav1.Status{Code: 500, Message: "failed to convert new object: s3cr3t"}), Rejected{Verdict: Invalid, Message: "failed to convert new object: [hidden]"}},
+		{status(metav1.Status{Code: 429, Message: "wait", Details: &metav1.StatusDetails{RetryAfterSeconds: 3}}), Rejected{Verdict: Unavailable, Message: "wait", Retry: true, RetryAfter: 3 * time.Second}},
+		{status(metav1.Status{Code: 403, Message: "no", Details: &metav1.StatusDetails{RetryAfterSeconds: 3}}), Rejected{Verdict: Forbidden, Message: "no"}},
+		{fmt.Errorf("name: %w", wire.ErrAddress), Rejected{Verdict: Invalid, Message: "name: names no object"}},
+	} {
+		var got *Rejected
+		err := Refusal(test.err, at, fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "password")), obj)
+		if !errors.As(err, &got) || *got != test.want {
+			t.Errorf("%v: got %#v, want %#v", test.err, err, test.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package bulk_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -150,4 +151,24 @@ func proxied(t *testing.T, config *rest.Config, serve func(rw http.ResponseWrite
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { serve(rw, r, proxy) }))
 	t.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL, QPS: -1}
+}
+
+// poll calls until there is no error.
+func poll(t *testing.T, what string, call func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := call(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("wait for %s: %v", what, err)
+		}
+	}
 }

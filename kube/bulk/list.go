@@ -40,7 +40,7 @@ func (c *Client) List(ctx context.Context, resource schema.GroupVersionResource,
 	return c.list(ctx, at, labelSelector, func(page *page, raw []byte) error {
 		live := &unstructured.Unstructured{}
 		if err := json.Unmarshal(raw, &live.Object); err != nil || live.Object == nil {
-			return fmt.Errorf("list %s: an item is not an object", resource.GroupResource())
+			return fmt.Errorf("list %s: %w", resource.GroupResource(), noList("one of its items is not an object"))
 		}
 		page.complete(live)
 		return fn(live)
@@ -53,8 +53,9 @@ func (c *Client) CRDs(ctx context.Context) (map[schema.GroupResource]*apiextensi
 	_, err := c.list(ctx, wire.Object{Resource: crdResource()}, "", func(_ *page, raw []byte) error {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := stdjson.Unmarshal(raw, crd); err != nil {
-			return fmt.Errorf("list %s: %w", crdResource().GroupResource(), err)
+			return fmt.Errorf("list %s: %w", crdResource().GroupResource(), noList(err.Error()))
 		}
+		crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 		found[schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}] = crd
 		return nil
 	})
@@ -93,6 +94,9 @@ func (c *Client) list(ctx context.Context, at wire.Object, labelSelector string,
 			count++
 			return do(page, raw)
 		})
+		if errors.Is(err, rawjson.ErrBroken) {
+			err = fmt.Errorf("list %s: %w", at.Resource.GroupResource(), noList("the answer is not a whole list"))
+		}
 		if err != nil {
 			return "", err
 		}
@@ -139,9 +143,14 @@ func parsePage(content []byte) (*page, error) {
 		return failed
 	})
 	if err != nil || len(p.items) == 0 || p.items[0] != '[' || p.kind == "" {
-		return nil, &apply.Rejected{Verdict: apply.Unavailable, Message: "the answer is not a list", Retry: true}
+		return nil, noList("the answer is not a whole list")
 	}
 	return p, nil
+}
+
+// noList is an answer that came, from whomever, and is none. It may be another one next time.
+func noList(message string) error {
+	return &apply.Rejected{Verdict: apply.Unavailable, Message: message, Retry: true}
 }
 
 // complete gives an item the kind that the lists of built-in kinds leave out.

@@ -53,18 +53,17 @@ func Members(data []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-var (
-	errEnough = errors.New("no more is asked for")
-	errBroken = errors.New("not a complete JSON object or list")
-)
+// ErrBroken means that something is not a whole JSON object or list.
+var ErrBroken = errors.New("not a whole JSON object or list")
 
-// Each calls do for each of the Members, until it returns an error. There is an error too if
-// data is not a whole object or list, with nothing behind; what the values hold is
-// not looked at.
+var errEnough = errors.New("no more is asked for")
+
+// Each calls do for each of the Members, until it returns an error. The error is ErrBroken
+// if data is not one whole object or list with nothing behind; what the values hold is not looked at.
 func Each(data []byte, do func(name, value []byte) error) error {
 	data = TrimBlanks(data)
 	if len(data) == 0 || data[0] != '{' && data[0] != '[' {
-		return errBroken
+		return ErrBroken
 	}
 	named, end := data[0] == '{', data[0]+2 // in ASCII the closing one of both brackets
 	if data = TrimBlanks(data[1:]); len(data) > 0 && data[0] == end {
@@ -74,16 +73,16 @@ func Each(data []byte, do func(name, value []byte) error) error {
 		var name []byte
 		if named {
 			if name = value(data); len(name) == 0 || name[0] != '"' {
-				return errBroken
+				return ErrBroken
 			}
 			if data = TrimBlanks(data[len(name):]); len(data) == 0 || data[0] != ':' {
-				return errBroken
+				return ErrBroken
 			}
 			data = TrimBlanks(data[1:])
 		}
 		v := value(data)
 		if len(v) == 0 {
-			return errBroken
+			return ErrBroken
 		}
 		if err := do(name, v); err != nil {
 			return err
@@ -93,7 +92,7 @@ func Each(data []byte, do func(name, value []byte) error) error {
 		case len(data) > 0 && data[0] == end:
 			return ended(data)
 		case len(data) == 0 || data[0] != ',':
-			return errBroken
+			return ErrBroken
 		}
 		data = TrimBlanks(data[1:])
 	}
@@ -102,7 +101,7 @@ func Each(data []byte, do func(name, value []byte) error) error {
 // ended checks that nothing stands behind the closing bracket.
 func ended(data []byte) error {
 	if len(TrimBlanks(data[1:])) > 0 {
-		return errBroken
+		return ErrBroken
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func TestForceApplyUnjudged(t *testing.T) {
 		_, applied := client.ForceApply(t.Context(), widget, j, map[string]any{})
 		_, patched := client.Patch(t.Context(), widget, j, nil)
 		deleted := client.Delete(t.Context(), widget, j)
-		for _, err := range []error{applied, patched, deleted} {
+		_, put := client.Put(t.Context(), widget, "", j, map[string]any{})
+		for _, err := range []error{applied, patched, deleted, put} {
 			if !errors.Is(err, ErrUnjudged) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -95,6 +96,12 @@ func TestBodies(t *testing.T) {
 				_, err := client.Patch(t.Context(), widget, judged(t), []Operation{{Op: "add", Path: "/x"}})
 				return err
 			}},
+		{"post", "POST " + at + "?fieldManager=m" + end, `{"apiVersion":"g/v1","kind":"W","metadata":{"name":"a","resourceVersion":"9","uid":"forged"}}`,
+			func() error { _, err := client.Post(t.Context(), widget, body); return err }},
+		{"dry", "POST " + at + "?dryRun=All&fieldManager=m" + end, `{"apiVersion":"g/v1","kind":"W","metadata":{"name":"a","resourceVersion":"9","uid":"forged"}}`,
+			func() error { _, err := client.DryRun().Post(t.Context(), widget, body); return err }},
+		{"put", "PUT " + at + "/a/status?fieldManager=m" + end, `{"apiVersion":"g/v1","kind":"W","metadata":{"name":"a","resourceVersion":"7","uid":"u"}}`,
+			func() error { _, err := client.Put(t.Context(), widget, "status", judged(t), body); return err }},
 		{"delete", "DELETE " + at + "/a",
 			`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u","resourceVersion":"7"},"propagationPolicy":"Background"}`,
 			func() error { return client.Delete(t.Context(), widget, judged(t)) }},
@@ -121,7 +128,9 @@ func TestRedacted(t *testing.T) {
 		_, applied := client.CreateApply(t.Context(), widget, body)
 		_, created := client.Create(t.Context(), widget, body)
 		_, patched := client.Patch(t.Context(), widget, judged(t), []Operation{{Op: "add", Path: "/x", Value: body}})
-		for _, err := range []error{forced, applied, created, patched} {
+		_, posted := client.Post(t.Context(), widget, body)
+		_, put := client.Put(t.Context(), widget, "", judged(t), body)
+		for _, err := range []error{forced, applied, created, patched, posted, put} {
 			if !errors.Is(err, ErrRedacted) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -145,8 +154,11 @@ func TestNames(t *testing.T) {
 		if err := client.Delete(t.Context(), at, judged(t)); err == nil {
 			t.Errorf("%+v is deleted", at)
 		}
-		if _, err := client.Get(t.Context(), at); err == nil {
-			t.Errorf("%+v is read", at)
+		if _, err := client.Get(t.Context(), at); !errors.Is(err, ErrAddress) {
+			t.Errorf("%+v is read: %v", at, err)
+		}
+		if _, err := client.Put(t.Context(), at, "", judged(t), nil); !errors.Is(err, ErrAddress) {
+			t.Errorf("%+v is put: %v", at, err)
 		}
 	}
 	if len(server.requests) > 0 {
