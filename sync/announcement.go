@@ -76,6 +76,35 @@ func (a *announced) fields() *fieldpath.Set {
 	return all
 }
 
+// filledSince are the fields that the write only had to let be there, as empty maps or
+// lists, and that have content in the cluster now: whose that is, owning the field does
+// not tell. What the announcement does not show the value of counts as empty.
+func (a *announced) filledSince(cluster map[string]any) *fieldpath.Set {
+	out := fieldpath.NewSet()
+	if a.Set.Set == nil {
+		return out
+	}
+	a.Set.Leaves().Iterate(func(path fieldpath.Path) {
+		was, _ := ValueAt(a.Values, path)
+		now, _ := ValueAt(cluster, path)
+		if hasContent(now) && !hasContent(was) {
+			out.Insert(path.Copy())
+		}
+	})
+	return out
+}
+
+// hasContent tells whether a value is a map or list that is not empty.
+func hasContent(v any) bool {
+	switch t := v.(type) {
+	case map[string]any:
+		return len(t) > 0
+	case []any:
+		return len(t) > 0
+	}
+	return false
+}
+
 var errNoState = errors.New("it does not say which state of the object was judged")
 
 // mergeWrites lets every object have one entry. What a second write to the same state of

@@ -457,7 +457,7 @@ func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured
 	if j.cluster == nil {
 		return whole, nil
 	}
-	ours := e.fields().Leaves().Intersection(owners.Applied())
+	ours := e.fields().Leaves().Intersection(owners.Applied()).Difference(e.filledSince(j.cluster))
 	content, err := apply.Advance(base.content, j.cluster, ours, nil)
 	if err != nil {
 		return whole, nil

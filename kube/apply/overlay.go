@@ -18,6 +18,9 @@ var errNotHeld = errors.New("is to be set, but the wanted content has no value f
 // anything below it is set whole; others only have to be there. Maps and lists that
 // change are copied.
 //
+// Invariant: set whole means that nothing else is left, also where what is wanted is
+// empty: an emptied atomic list is no list to be kept (TestOverlay, TestEmptied).
+//
 // A list item that live lacks is put behind the one that precedes it in want.
 func overlay(live, want any, set *fieldpath.Set, at fieldpath.Path) (any, error) {
 	for step := range steps(set) {
@@ -29,7 +32,7 @@ func overlay(live, want any, set *fieldpath.Set, at fieldpath.Path) (any, error)
 		old, there := child(live, step)
 		var item any
 		if sub := set.WithPrefix(step); sub.Empty() {
-			item = whole(old, wanted)
+			item = runtime.DeepCopyJSONValue(wanted)
 		} else {
 			var err error
 			if item, err = overlay(container(old, wanted, there), wanted, sub, path); err != nil {
@@ -79,22 +82,6 @@ func steps(set *fieldpath.Set) func(yield func(fieldpath.PathElement) bool) {
 		all.Insert(step)
 	}
 	return all.All()
-}
-
-// whole returns the value that a field set whole is to have. An empty map or list says
-// only that there is one: what others keep in it stays.
-func whole(old, wanted any) any {
-	switch w := wanted.(type) {
-	case map[string]any:
-		if _, ok := old.(map[string]any); ok && len(w) == 0 {
-			return old
-		}
-	case []any:
-		if _, ok := old.([]any); ok && len(w) == 0 {
-			return old
-		}
-	}
-	return runtime.DeepCopyJSONValue(wanted)
 }
 
 // container returns what fields are set in: the old value, or an empty one of the wanted type.
