@@ -183,7 +183,6 @@ type session struct {
 	events *events // of mode two-way
 	dryRun bool    // of mode two-way: nothing is written
 	shared bool    // only refs are set, beside an agent that may be running
-	whole  bool    // all of history is asked for
 }
 
 // open connects to the cluster and opens the repository's local side. It does
@@ -282,7 +281,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 		},
 		Author:  gitstore.Identity{Name: repo.Author.Name, Email: repo.Author.Email},
 		Timeout: s.cfg.Timeouts.Git, Log: s.log,
-		History: s.whole || s.cfg.Mode == config.ModeTwoWay,
+		History: s.cfg.Mode == config.ModeTwoWay,
 	}
 	if repo.IsPath() {
 		opts.Dir, opts.Shared = repo.URL, s.shared

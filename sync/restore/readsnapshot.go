@@ -29,7 +29,7 @@ func ReadSnapshot(ctx context.Context, repo Repository, commit gitstore.Hash, re
 	if err != nil {
 		return nil, fmt.Errorf("read commit %s: %w", commit, err)
 	}
-	s := &Snapshot{Commit: commit, Time: info.When, repo: repo, byKey: map[kube.Key]int{}}
+	s := &Snapshot{Commit: commit, Time: info.When, repo: &lockedRepository{Repository: repo}, byKey: map[kube.Key]int{}}
 	if err := s.readMarker(ctx, files, redactKey); err != nil {
 		return nil, fmt.Errorf("read %s at %s: %w", sync.MarkerName, commit, err)
 	}

@@ -10,20 +10,25 @@ const (
 	longestWait = 10 * time.Second
 )
 
-// wholeServer is the gate that all tasks go through.
-const wholeServer = ""
+const (
+	wholeServer = "server" // the gate that all tasks go through first
+	noGate      = ""       // what it is to wait for is waited for elsewhere
+
+	// leastTries is how often a task is tried before it is given up, however long that takes.
+	leastTries = 4
+)
 
 // schedule says which of the tasks of an order is to be attempted next. It is pure: times come
 // from outside.
 //
 // What makes an attempt fail for a while is seldom the object: the server is gone, or the
-// webhook of a kind has nobody behind it yet. So what fails for a while closes a gate, the server's or
-// the kind's, for all tasks behind it. One of them after the other tries, with growing waits
-// between; the first of which the server says something else opens the gate. If nothing does within
-// patience, all that wait there are given up.
+// webhook of a kind has nobody behind it yet. So what fails for a while closes a gate, such as the
+// server's or the kind's, for all tasks that go through it. One of them after the other tries, with growing
+// waits between; the first of which the server says something else opens the gate. If nothing does
+// within patience, all that wait there are given up.
 type schedule struct {
 	order    *order
-	gateOf   func(task int) string // of the kind, "" never
+	gatesOf  func(task int) []string // that it goes through after the server's
 	patience time.Duration
 	jitter   func() float64 // of [0, 1)
 
@@ -32,10 +37,9 @@ type schedule struct {
 	tried map[int]trouble // tasks that failed for a while
 }
 
-// gate is what tasks wait for together.
+// gate is one that is closed.
 type gate struct {
-	closed  bool
-	since   time.Time // closed
+	since   time.Time
 	next    time.Time // not tried before
 	tries   int
 	probe   int // the task that tries; nobody if none does
@@ -49,9 +53,9 @@ type trouble struct {
 	tries int
 }
 
-func newSchedule(order *order, gateOf func(int) string, patience time.Duration, jitter func() float64) *schedule {
+func newSchedule(order *order, gatesOf func(int) []string, patience time.Duration, jitter func() float64) *schedule {
 	return &schedule{
-		order: order, gateOf: gateOf, patience: patience, jitter: jitter,
+		order: order, gatesOf: gatesOf, patience: patience, jitter: jitter,
 		ready: order.ready(), gates: map[string]*gate{}, tried: map[int]trouble{},
 	}
 }
@@ -85,14 +89,16 @@ func (s *schedule) probe(now time.Time) (task int, ok bool) {
 
 // due tells whether a gate is to be tried when its time has come.
 func (s *schedule) due(name string, g *gate) bool {
-	server := s.gates[wholeServer]
-	return g.closed && g.probe == nobody && len(g.waiting) > 0 && (name == wholeServer || server == nil || !server.closed)
+	return g.probe == nobody && len(g.waiting) > 0 && (name == wholeServer || s.gates[wholeServer] == nil)
 }
 
 // closed returns the closed gate before a task, if any.
 func (s *schedule) closed(task int) *gate {
-	for _, name := range []string{wholeServer, s.gateOf(task)} {
-		if g := s.gates[name]; g != nil && g.closed {
+	if g := s.gates[wholeServer]; g != nil {
+		return g
+	}
+	for _, name := range s.gatesOf(task) {
+		if g := s.gates[name]; g != nil {
 			return g
 		}
 	}
@@ -112,71 +118,94 @@ func (s *schedule) wake() time.Time {
 
 // done takes note that a task is done; what waited for it comes next.
 func (s *schedule) done(task int) {
-	s.open(wholeServer)
-	s.open(s.gateOf(task))
-	s.ready = append(s.ready, s.order.done(task)...)
+	s.refused(task)
+	s.release(task)
 }
 
 // refused takes note that a task cannot be done. What waits for it stays where it is.
 func (s *schedule) refused(task int) {
 	s.open(wholeServer)
-	s.open(s.gateOf(task))
+	for _, name := range s.gatesOf(task) {
+		s.open(name)
+	}
+}
+
+// release lets what waits for a task come next.
+func (s *schedule) release(task int) {
+	s.ready = append(s.ready, s.order.done(task)...)
 }
 
 func (s *schedule) open(name string) {
-	if g := s.gates[name]; g != nil && g.closed {
+	if g := s.gates[name]; g != nil {
 		s.ready = append(s.ready, g.waiting...)
 		delete(s.gates, name)
 	}
 }
 
-// again takes note that a task failed for a while, for the server's or its kind's sake, and that
-// the server wants to be left alone for some time. It returns the tasks that are
-// given up, maybe this one among them.
+// again takes note that a task failed for a while at one of its gates, and that the server wants
+// to be left alone for some time. It returns the tasks that are given up, maybe this one
+// among them.
 func (s *schedule) again(task int, name string, after time.Duration, now time.Time) []int {
 	if name != wholeServer {
 		s.open(wholeServer)
 	}
-	g := s.gates[name]
-	if g == nil || !g.closed {
-		g = &gate{closed: true, since: now, probe: task}
-		s.gates[name] = g
-	}
-	own, ok := s.tried[task]
-	if !ok {
-		own.since = now
-	}
-	own.tries++
-	s.tried[task] = own
-	if g.probe == task { // and not one of those that were under way when it closed
-		g.tries = max(g.tries+1, own.tries)
-		g.next = now.Add(max(after, s.wait(g.tries)))
-	}
+	g := s.shut(task, name, after, now)
 	for _, g := range s.gates {
 		if g.probe == task {
 			g.probe = nobody
 		}
 	}
 	switch {
-	case now.Sub(g.since) >= s.patience:
+	case g != nil && now.Sub(g.since) >= s.patience:
 		given := append(g.waiting, task)
 		g.waiting = nil
 		return given
-	case now.Sub(own.since) >= s.patience:
+	case s.hopeless(task, now):
 		return []int{task}
+	case g == nil:
+		s.ready = append(s.ready, task)
+	default:
+		g.waiting = append(g.waiting, task)
 	}
-	g.waiting = append(g.waiting, task)
 	return nil
 }
 
-// wait returns how long to wait after so many tries: it doubles, and a part of it is chance,
+// shut shuts a gate before which a task failed, and returns it.
+func (s *schedule) shut(task int, name string, after time.Duration, now time.Time) *gate {
+	if name == noGate {
+		return nil
+	}
+	g := s.gates[name]
+	if g == nil {
+		g = &gate{since: now, probe: task}
+		s.gates[name] = g
+	}
+	if g.probe == task { // and not one of those that were under way when it was shut
+		g.tries++
+		g.next = now.Add(max(after, backoff(g.tries, s.jitter)))
+	}
+	return g
+}
+
+// hopeless counts a failure of a task, and tells whether it had too many for too long.
+func (s *schedule) hopeless(task int, now time.Time) bool {
+	own, ok := s.tried[task]
+	if !ok {
+		own.since = now
+	}
+	own.tries++
+	s.tried[task] = own
+	return own.tries >= leastTries && now.Sub(own.since) >= s.patience
+}
+
+// backoff returns how long to wait after so many tries: it doubles, and a part of it is chance,
 // so that two of us do not come at the same time for ever.
-func (s *schedule) wait(tries int) time.Duration {
+func backoff(tries int, jitter func() float64) time.Duration {
 	wait := longestWait
 	if doublings := tries - 1; doublings < 10 {
 		wait = min(wait, firstWait<<doublings)
 	}
-	return wait/2 + time.Duration(s.jitter()*float64(wait/2))
+	return wait/2 + time.Duration(jitter()*float64(wait/2))
 }
 
 // behind returns the tasks that wait for one, directly or not, in their order.

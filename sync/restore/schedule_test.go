@@ -14,7 +14,7 @@ type clock struct {
 
 // newClock makes a schedule of n tasks that wait for none; even ones are of the kind "even".
 func newClock(n int) *clock {
-	kind := func(task int) string { return []string{"even", "odd"}[task%2] }
+	kind := func(task int) []string { return []string{[]string{"even", "odd"}[task%2]} }
 	return &clock{newSchedule(newOrder(make([][]int, n)), kind, time.Minute, func() float64 { return 1 }), time.Unix(0, 0)}
 }
 
@@ -39,7 +39,7 @@ func (c *clock) want(t *testing.T, want ...int) {
 
 func TestScheduleOrder(t *testing.T) {
 	c := newClock(4)
-	c.schedule = newSchedule(newOrder([][]int{nil, {0}, {1}, {0}}), c.gateOf, time.Minute, c.jitter)
+	c.schedule = newSchedule(newOrder([][]int{nil, {0}, {1}, {0}}), c.gatesOf, time.Minute, c.jitter)
 	c.want(t, 0)
 	c.done(0)
 	c.want(t, 1, 3)
@@ -124,6 +124,24 @@ func TestScheduleRetryAfter(t *testing.T) {
 	c.want(t, 0)
 }
 
+// A server that has too much to do is for the pace; the task comes again.
+func TestScheduleNoGate(t *testing.T) {
+	c := newClock(4)
+	c.want(t, 0, 1, 2, 3)
+	c.again(0, noGate, time.Second, c.now)
+	c.want(t, 0)
+	c.now = c.now.Add(2 * time.Minute)
+	for range leastTries - 2 {
+		if given := c.again(0, noGate, time.Second, c.now); given != nil {
+			t.Fatal("given up after too few tries")
+		}
+		c.want(t, 0)
+	}
+	if given := c.again(0, noGate, time.Second, c.now); len(given) != 1 {
+		t.Error("not given up")
+	}
+}
+
 // One object that always fails harms no other, and is given up in the end.
 func TestSchedulePoison(t *testing.T) {
 	c := newClock(20)
@@ -169,11 +187,10 @@ func TestScheduleTwoGates(t *testing.T) {
 	}
 }
 
-func TestScheduleWaits(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for _, chance := range []float64{0, 0.5, 1} {
-		s := newSchedule(newOrder(nil), nil, time.Minute, func() float64 { return chance })
 		for tries := 1; tries < 100; tries++ {
-			if wait := s.wait(tries); wait < firstWait/2 || wait > longestWait {
+			if wait := backoff(tries, func() float64 { return chance }); wait < firstWait/2 || wait > longestWait {
 				t.Errorf("waits %s before try %d", wait, tries+1)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 
 // Snapshot is what a commit has below the mirrored path: which object lies in which
 // file, and the rules that the files were written under. Contents are read when they are
-// needed. It is safe for concurrent use if its Repository is.
+// needed. It is safe for concurrent use.
 type Snapshot struct {
 	Commit gitstore.Hash
 	Time   time.Time  // of the commit

@@ -1,0 +1,109 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
+)
+
+// ownerID is what an owner is called in any version and cluster, by those who lie where it lies.
+type ownerID struct{ group, kind, name string }
+
+func idOf(reference map[string]any) ownerID {
+	text := func(key string) string { s, _ := reference[key].(string); return s }
+	return ownerID{schema.FromAPIVersionAndKind(text("apiVersion"), "").Group, text("kind"), text("name")}
+}
+
+// owners returns the uids of an object's owners in the cluster; those of dropped ones are missing.
+//
+// Invariant: no uid is written that is not of an object which was there when this restore read or
+// wrote it: with another one, garbage collection would delete what it stands in (TestOwners).
+func (x *executor) owners(ctx context.Context, a *Action, obj map[string]any) (map[ownerID]string, error) {
+	references := references(obj)
+	if len(references) != len(a.Owners) {
+		return nil, fmt.Errorf("the plan has %d owners of it, and git %d; make a new plan", len(a.Owners), len(references))
+	}
+	uids := map[ownerID]string{}
+	for i, reference := range references {
+		if a.Owners[i].Dropped {
+			continue
+		}
+		uid, err := x.ownerUID(ctx, a, a.Owners[i].Key)
+		if err != nil {
+			return nil, err
+		}
+		uids[idOf(reference)] = uid
+	}
+	return uids, nil
+}
+
+func (x *executor) ownerUID(ctx context.Context, a *Action, owner kube.Key) (string, error) {
+	if uid := x.uid(owner); uid != "" {
+		return uid, nil
+	}
+	if _, planned := x.tasks[owner]; planned {
+		return "", blocked("its owner %s is not there; see there, and run again", owner)
+	}
+	kind, served := x.served.Resource(owner.GroupResource())
+	if !served {
+		return "", blocked("its owner %s is of a kind that is not served; restore that kind too", owner)
+	}
+	live, err := x.target.Get(ctx, kind.Preferred(), owner.Namespace, owner.Name)
+	switch {
+	case errors.Is(err, apply.ErrNotFound):
+		return "", blocked("its owner %s is not there; restore it too", owner)
+	case err != nil:
+		return "", x.judge(&job{action: a}, err)
+	case live.GetDeletionTimestamp() != nil:
+		return "", blocked("its owner %s is being deleted", owner)
+	}
+	x.is(owner, string(live.GetUID()))
+	return string(live.GetUID()), nil
+}
+
+func references(obj map[string]any) []map[string]any {
+	metadata, _ := obj["metadata"].(map[string]any)
+	list, _ := metadata["ownerReferences"].([]any)
+	var out []map[string]any
+	for _, item := range list {
+		reference, _ := item.(map[string]any)
+		out = append(out, reference)
+	}
+	return out
+}
+
+// setOwners gives the references in an object that lack a uid those of the live object, or else those of
+// the owners, and takes out the others. The object's metadata is replaced.
+func setOwners(obj map[string]any, live []metav1.OwnerReference, owners map[ownerID]string) {
+	list := references(obj)
+	if len(list) == 0 {
+		return
+	}
+	for _, r := range live {
+		owners[ownerID{schema.FromAPIVersionAndKind(r.APIVersion, "").Group, r.Kind, r.Name}] = string(r.UID)
+	}
+	var out []any
+	for _, reference := range list {
+		uid, has := reference["uid"]
+		if !has {
+			if uid, has = owners[idOf(reference)]; !has {
+				continue
+			}
+		}
+		reference = maps.Clone(reference)
+		reference["uid"] = uid
+		out = append(out, reference)
+	}
+	metadata := maps.Clone(obj["metadata"].(map[string]any))
+	if metadata["ownerReferences"] = out; len(out) == 0 {
+		delete(metadata, "ownerReferences")
+	}
+	obj["metadata"] = metadata
+}
