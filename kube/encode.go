@@ -48,9 +48,29 @@ func Encode(obj *unstructured.Unstructured, shape *Shape) ([]byte, error) {
 		shape = &Shape{}
 	}
 	shaped, err := shape.apply(obj.Object)
+	if err == nil {
+		err = checkSecret(shaped, shape.covers)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return write(shaped)
+}
+
+// EncodeStored writes content that is shaped already, as a file has it: as Encode does, with
+// its status, and without shaping it. What of a Secret's data is there has to be redacted (ErrSecret).
+func EncodeStored(content map[string]any) ([]byte, error) {
+	stored, err := (&Shape{Status: true}).apply(content)
+	if err == nil {
+		err = checkSecret(stored, func(string) bool { return true })
+	}
+	if err != nil {
+		return nil, err
+	}
+	return write(stored)
+}
+
+func write(shaped map[string]any) ([]byte, error) {
 	// YAML is about as long as JSON: the result is neither grown in steps nor kept
 	// with much room to spare.
 	size := JSONSize(shaped)
@@ -90,11 +110,7 @@ func (s *Shape) apply(obj map[string]any) (map[string]any, error) {
 		out = path.edit(out, func([]string, any) (any, bool) { return nil, false })
 	}
 	out["metadata"] = dropEmptied(out["metadata"].(map[string]any), before)
-	out, err = s.redact(out, id)
-	if err == nil && id.APIVersion == "v1" && id.Kind == "Secret" {
-		err = s.checkSecret(out)
-	}
-	return out, err
+	return s.redact(out, id)
 }
 
 // StoredMetadata returns a new map with what Encode keeps of an object's metadata, whatever
@@ -161,16 +177,30 @@ func empty(v any) bool {
 	return false
 }
 
+// SecretError is an ErrSecret.
+type SecretError struct {
+	Field string // that is in the clear: data, stringData
+}
+
+func (e *SecretError) Error() string {
+	return fmt.Sprintf("encode: %v: .%s is in the clear", ErrSecret, e.Field)
+}
+
+func (e *SecretError) Unwrap() error { return ErrSecret }
+
 // checkSecret looks at the rules and at what came of them: a rule that happens to
 // redact every key of today's Secret does not cover the one that is added tomorrow.
 //
 // Invariant: no value of a Secret's data is written in the clear, whatever the rules
-// say (TestSecret).
-func (s *Shape) checkSecret(obj map[string]any) error {
+// say (TestSecret, TestStoredSecret).
+func checkSecret(shaped map[string]any, covers func(field string) bool) error {
+	if shaped["apiVersion"] != "v1" || shaped["kind"] != "Secret" {
+		return nil
+	}
 	for _, field := range []string{"data", "stringData"} {
-		v := obj[field]
-		if v != nil && !empty(v) && (!s.covers(field) || !allRedacted(v)) {
-			return fmt.Errorf("encode: %w: .%s is in the clear", ErrSecret, field)
+		v := shaped[field]
+		if v != nil && !empty(v) && (!covers(field) || !allRedacted(v)) {
+			return &SecretError{Field: field}
 		}
 	}
 	return nil

@@ -282,6 +282,32 @@ func TestSecret(t *testing.T) {
 	}
 }
 
+// TestStoredSecret: what was shaped before is written again, and a value in the clear is not.
+func TestStoredSecret(t *testing.T) {
+	const redacted = `"crmirror-redacted:v1:0000000000000000000000000000000000000000000000000000000000000000"`
+	const secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"n"},`
+	for rest, refused := range map[string]bool{
+		`"data":` + redacted + `}`:                          false,
+		`"data":{"p":` + redacted + `}}`:                    false,
+		`"type":"Opaque"}`:                                  false,
+		`"data":{"p":"aHVudGVyMg=="}}`:                      true,
+		`"data":{"p":"aHVudGVyMg==","q":` + redacted + `}}`: true,
+		`"stringData":{"p":"aHVudGVyMg=="}}`:                true,
+	} {
+		out, err := EncodeStored(fromJSON(t, secret+rest).Object)
+		if got := errors.Is(err, ErrSecret); got != refused || !refused && err != nil {
+			t.Errorf("%s: err = %v, want refused = %v", rest, err, refused)
+		}
+		if strings.Contains(string(out), "aHVudGVyMg") || err != nil && strings.Contains(err.Error(), "aHVudGVyMg") {
+			t.Errorf("a secret in %s, %v", out, err)
+		}
+	}
+	out, err := EncodeStored(fromJSON(t, `{"apiVersion":"x.io/v1","kind":"W","metadata":{"name":"a"},"status":{"ready":true}}`).Object)
+	if err != nil || !strings.Contains(string(out), "ready: true") {
+		t.Errorf("a stored status is not written: %s, %v", out, err)
+	}
+}
+
 func TestEncodeRefuses(t *testing.T) {
 	for in, want := range map[string]error{
 		`{"apiVersion":"v1","kind":"List","metadata":{"name":"x"},"items":[]}`:      ErrIdentity,

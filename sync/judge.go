@@ -105,9 +105,7 @@ func (m *Mirror) judge(ctx context.Context, keys []kube.Key) ([]*judgement, erro
 	for _, j := range all {
 		if j.decided() {
 			m.two.endLosses(j)
-			if err := m.decide(j); err != nil {
-				return nil, err
-			}
+			m.decide(j)
 		}
 	}
 	return all, nil
@@ -211,9 +209,9 @@ func (m *Mirror) readObject(ctx context.Context, j *judgement) {
 }
 
 // decide decides about an object that was read.
-func (m *Mirror) decide(j *judgement) error {
-	if err := m.normalize(j); err != nil || j.finding != "" {
-		return err
+func (m *Mirror) decide(j *judgement) {
+	if m.normalize(j); j.finding != "" {
+		return
 	}
 	d, err := threeway.Decide(threeway.Input{
 		Base: j.base.content, Git: j.git, Cluster: j.cluster,
@@ -222,23 +220,26 @@ func (m *Mirror) decide(j *judgement) error {
 	})
 	if err != nil {
 		j.finding = err.Error()
-		return nil
+		return
 	}
 	j.decision = d
+	if j.finding = j.unstorable(); j.finding != "" {
+		j.decision = threeway.Decision{}
+		return
+	}
 	switch {
 	case j.live != nil && j.live.GetDeletionTimestamp() != nil && j.writes():
 		j.waits = "the object is being deleted"
 	case m.two.landedMeanwhile(j):
 		j.waits = "another agent wrote it meanwhile"
 	}
-	return nil
 }
 
 // notSelected is what is wrong with a file that no rule lets reach the cluster.
 const notSelected = "no rule selects it; it is not applied"
 
 // normalize brings the live object into the form that files have.
-func (m *Mirror) normalize(j *judgement) error {
+func (m *Mirror) normalize(j *judgement) {
 	judged := &unstructured.Unstructured{Object: j.git}
 	if j.live != nil {
 		judged = j.live
@@ -247,30 +248,30 @@ func (m *Mirror) normalize(j *judgement) error {
 	}
 	j.cluster, j.shape, j.shaped = nil, &kube.Shape{}, fieldpath.NewSet()
 	if judged.Object == nil {
-		return nil // gone on both sides, and not in base
+		return // gone on both sides, and not in base
 	}
 	rule, selected := m.ruleOf(judged, j.key.GroupResource())
 	if !selected {
 		j.finding = notSelected
-		return nil
+		return
 	}
 	j.shape = &rule.Shape
 	j.addShaped(j.git, j.base.content)
 	if j.live == nil {
-		return nil
+		return
 	}
 	encoded, err := kube.Encode(j.live, j.shape)
 	if err != nil {
-		j.finding = err.Error()
-		return nil
+		j.finding = j.explain(err)
+		return
 	}
 	obj, err := kube.Decode(encoded)
 	if err != nil {
-		return fmt.Errorf("judge %s: %w", j.key, err)
+		j.finding = err.Error()
+		return
 	}
 	j.cluster = obj.Object
 	j.addShaped(j.live.Object, j.cluster)
-	return nil
 }
 
 // mayGovern tells whether a rule may select objects of a resource that the cluster does

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
@@ -24,9 +23,7 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 		}
 		open := m.two.isOpen(j.key)
 		if len(j.done) > 0 && !j.judged() && !open {
-			if err := m.settleLanded(j); err != nil {
-				return err
-			}
+			m.settleLanded(j)
 			continue
 		}
 		if j.finding != "" || open || !j.judged() {
@@ -36,9 +33,7 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 			continue
 		}
 		m.two.settled[j.key] = true
-		if err := m.settleOne(p, j); err != nil {
-			return err
-		}
+		m.settleOne(p, j)
 		m.informerCaughtUp(j)
 	}
 	edits, err := m.withMarker(m.two.base, p)
@@ -80,21 +75,23 @@ func (t *twoWay) isOpen(key kube.Key) bool {
 }
 
 // settleOne plans one object's file and base.
-func (m *Mirror) settleOne(p *plan, j *judgement) error {
+func (m *Mirror) settleOne(p *plan, j *judgement) {
 	d := &j.decision
 	base := agreement{content: d.Base, gaps: gaps{unknown: d.Unknown, taken: takenBackIn(d.Conflicts)}}
 	if j.writes() { // it did not land
 		base.content = d.Kept
 	}
 	if d.Object == threeway.DeleteFile {
-		return nil // the mirror's part, with its proofs
+		return // the mirror's part, with its proofs
 	}
 	blob := j.gitBlob
 	if d.File != nil && (j.git == nil || !sameObject(d.File, j.git)) {
 		edit, err := m.fileEdit(j, d.File)
 		if err != nil {
-			j.finding = err.Error()
-			return nil
+			if j.finding = j.explain(err); len(j.done) > 0 {
+				m.settleLanded(j)
+			}
+			return
 		}
 		change := changeOf(j, edit)
 		if blob = change.blob; change.Op == Created {
@@ -102,16 +99,12 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 		}
 		p.edits, p.changes = append(p.edits, edit), append(p.changes, *change)
 	}
-	m.two.setUnknown(j.key, base.gaps)
-	edit, err := m.baseEdit(j.key, base)
-	if err != nil {
-		return err
-	}
 	if base.content != nil && d.File != nil && sameObject(base.content, d.File) {
-		edit = gitstore.Edit{Path: j.path, Blob: blob} // as it is written, comments and all
+		m.two.setUnknown(j.key, base.gaps)
+		m.two.base = append(m.two.base, gitstore.Edit{Path: j.path, Blob: blob}) // as it is written, comments and all
+		return
 	}
-	m.two.base = append(m.two.base, edit)
-	return nil
+	m.two.base = append(m.two.base, m.agreeOn(j.key, base)...)
 }
 
 // settleLanded lets base say what a write left that landed, where what the cluster has since
@@ -119,33 +112,18 @@ func (m *Mirror) settleOne(p *plan, j *judgement) error {
 //
 // Invariant: an announcement is not taken back before base holds what landed of it.
 // Test: TestUnselectedByGit.
-func (m *Mirror) settleLanded(j *judgement) error {
-	m.two.setUnknown(j.key, j.base.gaps)
-	edit, err := m.baseEdit(j.key, j.base)
-	if err != nil {
-		return err
-	}
-	if j.git != nil && j.base.content != nil && sameObject(j.base.content, j.git) {
-		edit = gitstore.Edit{Path: j.path, Blob: j.gitBlob}
-	}
+func (m *Mirror) settleLanded(j *judgement) {
 	m.two.settled[j.key] = true
-	m.two.base = append(m.two.base, edit)
-	return nil
+	if j.git != nil && j.base.content != nil && sameObject(j.base.content, j.git) {
+		m.two.setUnknown(j.key, j.base.gaps)
+		m.two.base = append(m.two.base, gitstore.Edit{Path: j.path, Blob: j.gitBlob})
+		return
+	}
+	m.two.base = append(m.two.base, m.agreeOn(j.key, j.base)...)
 }
 
 // sameObject compares decoded contents.
 func sameObject(a, b map[string]any) bool { return kube.EqualValues(a, b) }
-
-// baseEdit is the edit that lets base say what is agreed about an object.
-func (m *Mirror) baseEdit(key kube.Key, a agreement) (gitstore.Edit, error) {
-	edit := gitstore.Edit{Path: PathOf(key), Delete: a.content == nil}
-	if edit.Delete {
-		return edit, nil
-	}
-	content, err := kube.Encode(&unstructured.Unstructured{Object: a.content}, &kube.Shape{Status: true})
-	edit.Content = content
-	return edit, err
-}
 
 // withUnknown adds unknownFile to the edits of base, and leaves out those that change nothing.
 func (m *Mirror) withUnknown(edits []gitstore.Edit) ([]gitstore.Edit, error) {

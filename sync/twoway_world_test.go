@@ -101,6 +101,22 @@ type liveCluster struct {
 	group     string
 	namespace string
 	rules     *kube.Rules
+	secrets   bool // are watched too
+}
+
+var secretResource = schema.GroupResource{Resource: "secrets"}
+
+// watched are the resources that have informers.
+func (c *liveCluster) watched() []schema.GroupResource {
+	if c.secrets {
+		return []schema.GroupResource{c.resource(), secretResource}
+	}
+	return []schema.GroupResource{c.resource()}
+}
+
+// of is what a resource that is watched has in the test's namespace.
+func (c *liveCluster) of(gr schema.GroupResource) dynamic.ResourceInterface {
+	return c.client.Resource(gr.WithVersion("v1")).Namespace(c.namespace)
 }
 
 func (c *liveCluster) resource() schema.GroupResource {
@@ -116,10 +132,11 @@ func (c *liveCluster) key(name string) kube.Key {
 }
 
 func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, error) {
-	if key.GroupResource() != c.resource() {
+	gr := key.GroupResource()
+	if !slices.Contains(c.watched(), gr) {
 		return informer.State{}, informer.ErrUnknownKind
 	}
-	live, err := c.widgets().Get(ctx, key.Name, metav1.GetOptions{})
+	live, err := c.of(gr).Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return informer.State{}, informer.ErrNotFound
 	}
@@ -127,7 +144,7 @@ func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, er
 		return informer.State{}, err
 	}
 	shape := &kube.Shape{}
-	if rules, ok := c.rules.Resource(c.resource(), true); ok {
+	if rules, ok := c.rules.Resource(gr, gr != secretResource); ok {
 		rule, ok := rules.Governs(live)
 		if !ok {
 			return informer.State{}, informer.ErrUnselected
@@ -144,11 +161,14 @@ func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, er
 func (c *liveCluster) Proven(context.Context, schema.GroupResource) error { return nil }
 
 func (c *liveCluster) Kind(gr schema.GroupResource) (string, bool, bool) {
+	if gr == secretResource {
+		return "Secret", true, c.secrets
+	}
 	return "Widget", true, gr == c.resource()
 }
 
 func (c *liveCluster) Version(gr schema.GroupResource) (string, bool) {
-	return "v1", gr == c.resource()
+	return "v1", slices.Contains(c.watched(), gr)
 }
 
 func (c *liveCluster) Created(schema.GroupResource) time.Time { return time.Time{} }
@@ -158,7 +178,11 @@ func (c *liveCluster) ClusterUID(context.Context) (string, error) { return "uid-
 func (c *liveCluster) Synced() bool { return true }
 
 func (c *liveCluster) Status() []informer.ResourceStatus {
-	return []informer.ResourceStatus{{Scope: informer.Scope{Resource: c.resource()}, Phase: informer.PhaseSynced}}
+	var all []informer.ResourceStatus
+	for _, gr := range c.watched() {
+		all = append(all, informer.ResourceStatus{Scope: informer.Scope{Resource: gr}, Phase: informer.PhaseSynced})
+	}
+	return all
 }
 
 // newPair makes the kind and an empty repository. No agent runs yet.
@@ -245,35 +269,45 @@ func (p *pair) startAs(two *TwoWay) {
 // relist lets the informer see everything.
 func (p *pair) relist() {
 	p.t.Helper()
-	ctx, scope := p.t.Context(), informer.Scope{Resource: p.server.resource()}
-	list, err := p.server.widgets().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		p.t.Fatal(err)
+	ctx := p.t.Context()
+	for _, gr := range p.server.watched() {
+		scope := informer.Scope{Resource: gr}
+		list, err := p.server.of(gr).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.inbox.Listing(ctx, scope)
+		names := map[string]bool{}
+		for i := range list.Items {
+			key := p.server.key(list.Items[i].GetName())
+			key.Group, key.Resource = gr.Group, gr.Resource
+			names[key.Name] = true
+			p.seeKey(key)
+		}
+		p.inbox.Listed(ctx, scope, informer.Listing{Has: func(key kube.Key) bool { return names[key.Name] }})
 	}
-	p.inbox.Listing(ctx, scope)
-	names := map[string]bool{}
-	for i := range list.Items {
-		names[list.Items[i].GetName()] = true
-		p.see(list.Items[i].GetName())
-	}
-	p.inbox.Listed(ctx, scope, informer.Listing{Has: func(key kube.Key) bool { return names[key.Name] }})
 }
 
 // see lets the informer see an object as it is now.
 func (p *pair) see(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
-		state, err := p.server.Get(p.t.Context(), p.server.key(name))
-		switch {
-		case err == nil:
-			p.inbox.Changed(p.t.Context(), state)
-		case errors.Is(err, informer.ErrNotFound):
-			p.inbox.Absent(p.t.Context(), p.server.key(name), informer.Deleted)
-		case errors.Is(err, informer.ErrUnselected):
-			p.inbox.Absent(p.t.Context(), p.server.key(name), informer.Unselected)
-		default:
-			p.t.Fatal(err)
-		}
+		p.seeKey(p.server.key(name))
+	}
+}
+
+func (p *pair) seeKey(key kube.Key) {
+	p.t.Helper()
+	state, err := p.server.Get(p.t.Context(), key)
+	switch {
+	case err == nil:
+		p.inbox.Changed(p.t.Context(), state)
+	case errors.Is(err, informer.ErrNotFound):
+		p.inbox.Absent(p.t.Context(), key, informer.Deleted)
+	case errors.Is(err, informer.ErrUnselected):
+		p.inbox.Absent(p.t.Context(), key, informer.Unselected)
+	default:
+		p.t.Fatal(err)
 	}
 }
 

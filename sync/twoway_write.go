@@ -33,8 +33,9 @@ func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) 
 	for _, j := range judged {
 		if j.toWrite() && !t.refusedBefore(j) {
 			e, err := j.announce()
-			if err != nil {
-				return err
+			if err != nil { // the others go on
+				j.finding = err.Error()
+				continue
 			}
 			writes, entries = append(writes, j), append(entries, e)
 		}
@@ -216,9 +217,7 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 			return
 		}
 	}
-	if err := m.decide(j); err != nil {
-		j.waits = err.Error()
-	}
+	m.decide(j)
 	if j.finding == notSelected {
 		j.finding = "applied, and by that no rule selects it any more; its file stays as it is"
 	}
@@ -299,12 +298,7 @@ func (m *Mirror) promote(ctx context.Context, news map[kube.Key]agreement, open 
 	t := m.two
 	var edits []gitstore.Edit
 	for _, key := range sortedKeys(news) {
-		edit, err := m.baseEdit(key, news[key])
-		if err != nil {
-			return err
-		}
-		edits = append(edits, edit)
-		t.setUnknown(key, news[key].gaps)
+		edits = append(edits, m.agreeOn(key, news[key])...)
 	}
 	var err error
 	if t.base, err = m.withUnknown(edits); err != nil {
@@ -395,16 +389,16 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	whole := outcome{moved: true, agreement: agreement{content: base.content, gaps: gaps{unknown: threeway.Unknown{Object: true}}}}
 	gv, err := schema.ParseGroupVersion(e.APIVersion)
 	if err != nil {
-		return outcome{}, fmt.Errorf("announcement of %s: %w", e.Key, err)
+		return whole, nil // nobody knows what that was
 	}
 	live, err := m.two.opts.Hands.Read(ctx, e.Key, gv.Version)
 	if err != nil && !errors.Is(err, apply.ErrNotFound) {
 		// Not known now; the object waits, and nothing else does.
 		return outcome{pending: true}, ctx.Err()
 	}
-	whole := outcome{moved: true, agreement: agreement{content: base.content, gaps: gaps{unknown: threeway.Unknown{Object: true}}}}
 	switch {
 	case e.Action == writeCreate && live == nil,
 		live != nil && live.GetUID() == e.UID && live.GetResourceVersion() == e.ResourceVersion:
@@ -412,7 +406,7 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	case live == nil:
 		return whole, nil
 	case e.Action == writeCreate:
-		return m.outcomeOfCreate(e, live, whole)
+		return m.outcomeOfCreate(e, live, whole), nil
 	case live.GetUID() != e.UID:
 		return whole, nil
 	case e.Action == writeDelete && live.GetDeletionTimestamp() != nil:
@@ -420,52 +414,48 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	case e.Action == writeDelete:
 		return outcome{}, nil // it cannot land any more
 	}
-	return m.outcomeOfFields(e, base, live, whole)
+	return m.outcomeOfFields(e, base, live, whole), nil
 }
 
 // outcomeOfCreate: an object that is what was announced, and is ours, was created.
-func (m *Mirror) outcomeOfCreate(e announced, live *unstructured.Unstructured, whole outcome) (outcome, error) {
+func (m *Mirror) outcomeOfCreate(e announced, live *unstructured.Unstructured, whole outcome) outcome {
 	j := &judgement{key: e.Key, live: live}
-	if err := m.normalize(j); err != nil {
-		return outcome{}, err
-	}
+	m.normalize(j)
 	owners, err := apply.ReadOwnership(live)
 	if err != nil || j.cluster == nil || owners.Owned().Empty() {
-		return whole, nil
+		return whole
 	}
 	content, err := kube.Encode(&unstructured.Unstructured{Object: j.cluster}, j.shape)
 	if err != nil || gitstore.BlobHash(content).String() != e.Content {
-		return whole, nil
+		return whole
 	}
-	return outcome{moved: true, agreement: agreement{content: j.cluster}}, nil
+	return outcome{moved: true, agreement: agreement{content: j.cluster}}
 }
 
 // outcomeOfFields: what our Apply entry owns has landed, at its live value; of the
 // other announced fields nothing is known.
-func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured.Unstructured, whole outcome) (outcome, error) {
+func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured.Unstructured, whole outcome) outcome {
 	if base.content == nil || base.content["apiVersion"] != live.Object["apiVersion"] {
-		return whole, nil
+		return whole
 	}
 	owners, err := apply.ReadOwnership(live)
 	if err != nil {
-		return whole, nil
+		return whole
 	}
 	j := &judgement{key: e.Key, live: live}
-	if err := m.normalize(j); err != nil {
-		return outcome{}, err
-	}
+	m.normalize(j)
 	if j.cluster == nil {
-		return whole, nil
+		return whole
 	}
 	ours := e.fields().Leaves().Intersection(owners.Applied()).Difference(e.filledSince(j.cluster))
 	content, err := apply.Advance(base.content, j.cluster, ours, nil)
 	if err != nil {
-		return whole, nil
+		return whole
 	}
 	unknown := e.fields().Leaves().Difference(ours)
 	if base.unknown.Fields != nil {
 		unknown = unknown.Union(base.unknown.Fields.Difference(ours))
 	}
 	open := gaps{unknown: threeway.Unknown{Object: base.unknown.Object, Fields: unknown}, taken: base.without(e.fields()).taken}
-	return outcome{moved: true, agreement: agreement{content: content, gaps: open}}, nil
+	return outcome{moved: true, agreement: agreement{content: content, gaps: open}}
 }
