@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 
@@ -20,12 +21,13 @@ type Deletion struct {
 
 // Deletions calls fn for every file below Options.Path that a commit took away, newest
 // first and by path within one, until fn returns false. It goes along first parents
-// from a commit that is here: a merge counts as one change. A file that became a folder, a
+// from a commit that is here, as far as to the first one committed before a time (zero: to the
+// beginning); a merge counts as one change. A file that became a folder, a
 // symlink or a submodule is gone, too. No blob is read, and no tree that did not change.
 //
 // ErrShallow, after all that is known was told, when history here ends early.
-func (s *Store) Deletions(ctx context.Context, from Hash, fn func(Deletion) bool) error {
-	w := deletionWalk{s: s, finder: s.newFinder(s.opts.Path), trees: map[Hash][]byte{}, fn: fn}
+func (s *Store) Deletions(ctx context.Context, from Hash, since time.Time, fn func(Deletion) bool) error {
+	w := deletionWalk{s: s, since: since, finder: s.newFinder(s.opts.Path), trees: map[Hash][]byte{}, fn: fn}
 	err := s.firstParents(ctx, from, w.step)
 	if err == nil {
 		err = w.err
@@ -42,6 +44,7 @@ const keptTrees = 32 << 20
 // deletionWalk compares each commit with the one before it on the walk, which is its child.
 type deletionWalk struct {
 	s      *Store
+	since  time.Time
 	finder *finder
 	child  *commitRead
 	info   *CommitInfo  // of child; nil before it is needed
@@ -62,6 +65,9 @@ func (w *deletionWalk) step(c *commitRead) bool {
 	if w.child != nil {
 		d := Deletion{Commit: w.child.hash, Last: c.hash}
 		goOn, w.err = w.compare("", folder(below), folder(w.below), d)
+	}
+	if !w.since.IsZero() && time.Unix(commitTime(c.content), 0).Before(w.since) {
+		return false
 	}
 	w.child, w.info, w.below = c, nil, below
 	return goOn && w.err == nil

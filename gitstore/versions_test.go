@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -104,7 +105,7 @@ func TestDeletionsAreGits(t *testing.T) {
 		bare := imported(t, wandering(seed, 60))
 		s := open(t, Options{Dir: bare, Path: "p", Shared: true})
 		var got []string
-		err := s.Deletions(t.Context(), s.Head(), func(d Deletion) bool {
+		err := s.Deletions(t.Context(), s.Head(), time.Time{}, func(d Deletion) bool {
 			if want := git(t, bare, "rev-parse", d.Commit.String()+"^", d.Last.String()+":p/"+d.Path); want != d.Last.String()+"\n"+d.Blob.String() {
 				t.Errorf("%+v: git has %s", d, want)
 			}
@@ -141,8 +142,24 @@ func TestWalksStop(t *testing.T) {
 	if err := s.Versions(t.Context(), s.Head(), "c/d/e", func(Version) bool { calls++; return false }); err != nil || calls != 1 {
 		t.Errorf("Versions: %d calls, %v", calls, err)
 	}
+	var since []int64
+	for _, after := range []int64{1300, 1310} {
+		err := s.Deletions(t.Context(), s.Head(), time.Unix(after, 0), func(d Deletion) bool {
+			if d.Info.When.Unix() < after {
+				t.Errorf("told of a deletion at %d, before %d", d.Info.When.Unix(), after)
+			}
+			since = append(since, after)
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(since) < 2 {
+		t.Error("no deletions since then")
+	}
 	calls = 0
-	if err := s.Deletions(t.Context(), s.Head(), func(Deletion) bool { calls++; return false }); err != nil || calls != 1 {
+	if err := s.Deletions(t.Context(), s.Head(), time.Time{}, func(Deletion) bool { calls++; return false }); err != nil || calls != 1 {
 		t.Errorf("Deletions: %d calls, %v", calls, err)
 	}
 }
@@ -164,7 +181,7 @@ func TestVersionsShallow(t *testing.T) {
 	if !errors.Is(err, ErrShallow) || !strings.Contains(err.Error(), "fetch --unshallow") {
 		t.Errorf("error %v, want ErrShallow that says what to type", err)
 	}
-	if err := s.Deletions(t.Context(), s.Head(), func(Deletion) bool { return true }); !errors.Is(err, ErrShallow) {
+	if err := s.Deletions(t.Context(), s.Head(), time.Time{}, func(Deletion) bool { return true }); !errors.Is(err, ErrShallow) {
 		t.Errorf("Deletions: %v, want ErrShallow", err)
 	}
 }
@@ -182,7 +199,7 @@ func TestVersionsReadLittle(t *testing.T) {
 	if err := s.Versions(t.Context(), s.Head(), "x", func(Version) bool { versions++; return true }); err != nil || versions != 2 {
 		t.Errorf("Versions: %d, %v", versions, err)
 	}
-	if err := s.Deletions(t.Context(), s.Head(), func(Deletion) bool { deletions++; return true }); err != nil || deletions != 0 {
+	if err := s.Deletions(t.Context(), s.Head(), time.Time{}, func(Deletion) bool { deletions++; return true }); err != nil || deletions != 0 {
 		t.Errorf("Deletions: %d, %v", deletions, err)
 	}
 }

@@ -78,10 +78,7 @@ func (f *configFlags) again(cfg *config.Config) string {
 		if value == "" {
 			return
 		}
-		if strings.ContainsAny(value, " \t'\"\\$*?&;|<>()") {
-			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
-		}
-		b.WriteString(" --" + name + " " + value)
+		b.WriteString(" --" + name + " " + shellWord(value))
 	}
 	add("config", f.file)
 	for _, flag := range flagPaths() {
@@ -93,6 +90,14 @@ func (f *configFlags) again(cfg *config.Config) string {
 		}
 	}
 	return b.String()
+}
+
+// shellWord quotes a text, where it has to be, so that a shell takes it for one word.
+func shellWord(text string) string {
+	if !strings.ContainsAny(text, " \t'\"\\$*?&;|<>()") {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 type flagPath struct{ name, path, usage string }
@@ -183,6 +188,7 @@ type session struct {
 	events *events // of mode two-way
 	dryRun bool    // of mode two-way: nothing is written
 	shared bool    // only refs are set, beside an agent that may be running
+	whole  bool    // all of history is asked for
 }
 
 // open connects to the cluster and opens the repository's local side. It does
@@ -281,7 +287,7 @@ func (a *app) openStore(ctx context.Context, s *session) error {
 		},
 		Author:  gitstore.Identity{Name: repo.Author.Name, Email: repo.Author.Email},
 		Timeout: s.cfg.Timeouts.Git, Log: s.log,
-		History: s.cfg.Mode == config.ModeTwoWay,
+		History: s.whole || s.cfg.Mode == config.ModeTwoWay,
 	}
 	if repo.IsPath() {
 		opts.Dir, opts.Shared = repo.URL, s.shared
