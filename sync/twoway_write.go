@@ -199,7 +199,7 @@ func (m *Mirror) landed(j *judgement, result apply.Result) {
 			j.waits = err.Error()
 			return
 		}
-		now.content, now.gaps = content, j.base.gaps.without(d.Set.Union(d.Remove))
+		now.content, now.gaps = content, j.base.without(d.Set.Union(d.Remove))
 	}
 	delete(t.undone, j.key)
 	t.landed[j.key] = landing{from: j.baseBlob, agreement: now}
