@@ -113,9 +113,10 @@ func newEmptyWorld(t *testing.T, name string) *world {
 	w := &world{t: t, files: files{}, namespace: server.Namespace(t)}
 	w.group = name + "." + w.namespace + ".dev" // another one each time, for go test -count
 	w.opts.Existing = ExistingUpdate
-	w.opts.Saver = NewSaver(filepath.Join(t.TempDir(), "before.yaml"))
+	saver := NewSaver(filepath.Join(t.TempDir(), "before.yaml"))
+	w.opts.Saver = saver
 	t.Cleanup(func() {
-		if err := w.opts.Saver.Close(); err != nil {
+		if err := saver.Close(); err != nil {
 			t.Error(err)
 		}
 	})

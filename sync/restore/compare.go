@@ -156,7 +156,7 @@ func (c *comparer) decided(d *threeway.Decision) {
 		cluster, inCluster := sync.ValueAt(c.cluster, f.Path)
 		switch {
 		case f.Kind == threeway.EditsStatus:
-		case f.Kind == threeway.EditsShaped && !c.s.keyKnown:
+		case f.Kind == threeway.EditsShaped && !c.s.keyKnown && inGit && inCluster:
 			c.out.NotCompared = append(c.out.NotCompared, fieldText(f.Path))
 		default:
 			c.out.Whole = append(c.out.Whole, fieldText(f.Path))

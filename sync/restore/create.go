@@ -20,6 +20,7 @@ func (x *executor) create(ctx context.Context, j *job, desired *Desired) error {
 	}
 	body := maps.Clone(desired.Object)
 	setOwners(body, nil, owners)
+	j.first = true
 	if j.status = x.hasOwnStatus(j, desired); j.status || j.phase != Objects {
 		delete(body, "status")
 	}
@@ -123,7 +124,7 @@ func (x *executor) putStatus(ctx context.Context, j *job, desired *Desired) erro
 			return err
 		case string(live.GetUID()) != j.written.UID:
 			return &refusedError{result: HasFailed, reason: "it was deleted and made again while its status was to be written; run again"}
-		case hasWrittenStatus(live) && j.action.Verb == Create:
+		case hasWrittenStatus(live) && j.first:
 			j.notes = append(j.notes, "its status is that of its controller, which was quicker; git's was not written")
 			return nil
 		}

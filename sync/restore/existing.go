@@ -57,6 +57,9 @@ func (m *maker) compareAt(ctx context.Context, at schema.GroupVersionResource, t
 		m.live.set(key, string(live.GetUID()))
 		t := wanted[key]
 		if t == nil {
+			if m.extra != nil {
+				m.extra(key, live)
+			}
 			return nil
 		}
 		delete(wanted, key)
@@ -78,7 +81,7 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 	a := t.action
 	t.found = true
 	a.UID, a.ResourceVersion, a.Resource = string(live.GetUID()), live.GetResourceVersion(), t.at
-	if live.GetDeletionTimestamp() != nil {
+	if t.terminates = live.GetDeletionTimestamp() != nil; t.terminates {
 		t.decide(Blocked, "the cluster is deleting it; run again when it is gone")
 		return other, nil
 	}
@@ -103,7 +106,7 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 		return other, nil
 	}
 	a.Notes = append(a.Notes, d.Notes...)
-	if len(c.NotCompared) > 0 {
+	if t.notCompared = c.NotCompared; len(c.NotCompared) > 0 {
 		a.Notes = append(a.Notes, "not compared, for git has only digests: "+someOf(c.NotCompared))
 	}
 	m.settle(t, d, live, &c)
@@ -133,6 +136,9 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	case m.opts.runs(gr):
 		t.decide(Skip, fmt.Sprintf("differs, and would run again; to restore it, name %s in --resources", gr))
 		return
+	case statusIsLeft(live, c):
+		t.decide(Update, "only the status that git has of it is left to be written")
+		return
 	case m.opts.Existing != ExistingUpdate:
 		t.decide(Skip, "differs; --existing update makes it as git has it")
 		return
@@ -153,6 +159,12 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	t.decide(Update, "")
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(body)
+}
+
+// statusIsLeft tells whether an object is one of a restore that was interrupted before it wrote the
+// object's status, and nobody else has written one since: then nothing is lost by writing it.
+func statusIsLeft(live *unstructured.Unstructured, c *Comparison) bool {
+	return isOurs(live) && !hasWrittenStatus(live) && !slices.ContainsFunc(c.Changes, func(c Change) bool { return !isOfStatus(c) })
 }
 
 // respected returns an owner of a field that differs which would set it back, and the field.

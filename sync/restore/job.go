@@ -23,6 +23,7 @@ type job struct {
 	met     bool // something of its name is there
 	unsure  bool // a write was sent, and no answer came
 	status  bool // git's status is still to be written
+	first   bool // and not over what a controller wrote meanwhile
 	saved   bool
 
 	result  Result

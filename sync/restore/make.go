@@ -48,6 +48,8 @@ type maker struct {
 	targets []*target            // in the order of the snapshot
 	byKey   map[kube.Key]*target // in the cluster
 	live    sharedUIDs
+	// extra, unless nil, is told of live objects that are no target, from several goroutines.
+	extra func(kube.Key, *unstructured.Unstructured)
 }
 
 // target is an object that is to be planned.
@@ -57,9 +59,11 @@ type target struct {
 	action  *Action
 	at      schema.GroupVersionResource // where it was looked for in the cluster
 	found   bool                        // the cluster has it
-	stale   []string                    // owners that its live references name by another uid
 	owners  []ownerRef                  // what its references name, if it may be written
 	size    int                         // bytes as JSON, if it was read
+
+	terminates  bool     // the cluster is deleting it
+	notCompared []string // fields of which git has only digests
 }
 
 // decided tells whether the verb stands.

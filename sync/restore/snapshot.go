@@ -128,6 +128,16 @@ func (s *Snapshot) Shape(gr schema.GroupResource, obj *unstructured.Unstructured
 	return &rule.Shape
 }
 
+// mirrors tells whether a live object would lie in the tree, as far as its rules tell.
+func (s *Snapshot) mirrors(key kube.Key, live *unstructured.Unstructured) bool {
+	rules, some := s.rules.Resource(key.GroupResource(), s.hasCRD(key.GroupResource()))
+	if !some {
+		return true
+	}
+	_, ok := rules.Governs(live)
+	return ok
+}
+
 // hasCRD tells whether a resource's definition lies in the snapshot.
 func (s *Snapshot) hasCRD(gr schema.GroupResource) bool {
 	_, ok := s.Item(crdKey(gr))

@@ -83,15 +83,24 @@ func (o *Options) unmapped(live *unstructured.Unstructured, key kube.Key) *unstr
 		return live
 	}
 	out := maps.Clone(live.Object)
-	o.rename(out, key, func(to string) string {
-		for _, from := range slices.Sorted(maps.Keys(o.MapNamespaces)) {
-			if o.MapNamespaces[from] == to {
-				return from
-			}
-		}
-		return to
-	})
+	o.rename(out, key, o.unmapNamespace)
 	return &unstructured.Unstructured{Object: out}
+}
+
+// unmapNamespace returns the name that a namespace of the cluster has in git.
+func (o *Options) unmapNamespace(name string) string {
+	for _, from := range slices.Sorted(maps.Keys(o.MapNamespaces)) {
+		if o.MapNamespaces[from] == name {
+			return from
+		}
+	}
+	return name
+}
+
+// unmapKey returns the key that an object of the cluster, no Namespace, has in git.
+func (o *Options) unmapKey(k kube.Key) kube.Key {
+	k.Namespace = o.unmapNamespace(k.Namespace)
+	return k
 }
 
 // rename gives an object the namespace, or a Namespace the name, of a key, and renames the

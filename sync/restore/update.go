@@ -79,11 +79,14 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 
 // replace writes an object as it was compared.
 func (x *executor) replace(ctx context.Context, j *job, desired *Desired, live *unstructured.Unstructured, comparison Comparison) error {
-	if err := x.save(j, live); err != nil {
-		return err
-	}
 	j.changes = comparison.Changes
 	j.status = x.hasOwnStatus(j, desired) && slices.ContainsFunc(comparison.Changes, isOfStatus)
+	j.first = statusIsLeft(live, &comparison)
+	if !j.first {
+		if err := x.save(j, live); err != nil {
+			return err
+		}
+	}
 	if j.status && !slices.ContainsFunc(comparison.Changes, func(c Change) bool { return !isOfStatus(c) }) {
 		j.result = WasConfigured
 		j.written = bulk.Written{UID: string(live.GetUID()), ResourceVersion: live.GetResourceVersion()}
