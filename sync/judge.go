@@ -47,6 +47,7 @@ type judgement struct {
 	again    bool      // that may change by itself
 	finding  string    // why the file cannot be judged; then there is no decision
 	waits    string    // why it cannot be judged or written now; it is tried again
+	moved    bool      // its object did, between the judgement and the write
 }
 
 // writes tells whether the decision asks for a write to the cluster.

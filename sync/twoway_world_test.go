@@ -50,6 +50,7 @@ type hands struct {
 	mu          gosync.Mutex
 	beforeWrite func(kube.Key) error // called once; an error takes the place of the write's answer
 	afterWrite  func(kube.Key) error // the same
+	eachWrite   func(kube.Key)       // called before each write
 	writes      int
 	beforeRead  func()
 }
@@ -67,6 +68,9 @@ func (h *hands) Write(ctx context.Context, c apply.Change) (apply.Result, error)
 
 func around[T any](h *hands, key kube.Key, write func() (T, error)) (T, error) {
 	var none T
+	if h.eachWrite != nil {
+		h.eachWrite(key)
+	}
 	if before := h.once(&h.beforeWrite); before != nil {
 		if err := before(key); err != nil {
 			return none, err

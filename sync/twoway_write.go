@@ -21,45 +21,6 @@ import (
 // parallelWrites is how many objects are written at once.
 const parallelWrites = 8
 
-// write announces in git the writes that were decided, and makes them.
-//
-// Invariant: nothing is written to the cluster before the remote has the
-// announcement, and it takes that only if branch, base and announcement are what
-// was judged. Test: TestAnnouncementLosesRace.
-func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) error {
-	t := m.two
-	var writes []*judgement
-	entries := t.unanswered() // a new announcement adds to what is open
-	for _, j := range judged {
-		if j.toWrite() && !t.refusedBefore(j) {
-			e, err := j.announce()
-			if err != nil { // the others go on
-				j.finding = err.Error()
-				continue
-			}
-			writes, entries = append(writes, j), append(entries, e)
-		}
-	}
-	if len(writes) == 0 {
-		return nil
-	}
-	if err := m.setAnnouncement(ctx, entries, now); err != nil {
-		return err
-	}
-	t.mine[m.repo.Ref(m.refs.Applying)] = true // even if the push's answer is lost, nothing was written
-	if err := m.repo.PushIf(ctx); err != nil {
-		return fmt.Errorf("announce %d writes: %w", len(writes), err)
-	}
-	if err := t.reached(StepAnnounced); err != nil {
-		return err
-	}
-	m.execute(ctx, writes)
-	if err := t.reached(StepWritten); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
 // announce is what is told in git of a write before it is made.
 func (j *judgement) announce() (announced, error) {
 	d := &j.decision
@@ -161,8 +122,8 @@ func (m *Mirror) refused(j *judgement, err error) {
 	case errors.Is(err, apply.ErrUncertain):
 		t.doubtful(j)
 		j.waits = err.Error()
-	default: // it moved, and is judged again
-		j.waits = err.Error()
+	default:
+		j.waits, j.moved = err.Error(), errors.Is(err, apply.ErrMoved)
 	}
 }
 
