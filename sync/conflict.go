@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -29,7 +30,7 @@ type Conflict struct {
 	Git     Shown
 	Cluster Shown
 	Owners  []apply.Owner // of the field in the cluster
-	Commit  string        // the branch's commit that last changed the file; "" when history here does not tell
+	Commit  string        // the branch's commit that gave the field the value that git has; "" when history here does not tell
 	Author  string
 	When    time.Time
 
@@ -81,27 +82,19 @@ func quoteShell(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// lastChanges finds out which commits last changed the files of objects in conflict.
-func (m *Mirror) lastChanges(judged []*judgement) map[string]gitstore.Change {
-	var paths []string
-	for _, j := range judged {
-		if len(j.decision.Conflicts) > 0 {
-			paths = append(paths, j.path)
-		}
-	}
-	return m.repo.LastChanges(paths)
-}
-
-// conflictsOf tells of the conflicts of a judged object, whose file was last changed so.
-func (m *Mirror) conflictsOf(j *judgement, since gitstore.Change) []Conflict {
+// conflictsOf tells of the conflicts of a judged object; since, if any, has for each which commit
+// gave git its value.
+func (m *Mirror) conflictsOf(j *judgement, since []gitstore.Change) []Conflict {
 	var out []Conflict
-	for _, c := range j.decision.Conflicts {
+	for i, c := range j.decision.Conflicts {
 		x := Conflict{
 			Key: j.key, Object: j.object(), File: m.repo.FullPath(j.path), Field: fieldText(c.Path), Reason: c.Reason,
 			Base: j.show(c.Path, c.Base), Git: j.show(c.Path, c.Git), Cluster: j.show(c.Path, c.Cluster),
 			Owners: j.owners.Owners(c.Path),
-			Commit: since.Commit, Author: since.Author, When: since.When,
-			path: slices.Clone(c.Path),
+			path:   slices.Clone(c.Path),
+		}
+		if since != nil {
+			x.Commit, x.Author, x.When = since[i].Commit, since[i].Author, since[i].When
 		}
 		if j.git != nil {
 			x.Line = kube.Line(j.file, stepsOf(j.git, c.Path))
@@ -209,10 +202,12 @@ type Refusal struct {
 
 // tellJudged fills in what the report says of the objects judged, and of those that
 // nothing moved of since.
-func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
-	t, since := m.two, m.lastChanges(judged)
+func (m *Mirror) tellJudged(ctx context.Context, report *Report, judged []*judgement) {
+	t, since := m.two, m.conflictSince(ctx, judged)
 	for _, j := range judged {
-		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j, since[j.path])}
+		n := len(j.decision.Conflicts)
+		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j, since[:n])}
+		since = since[n:]
 		if t.opts.DryRun && j.toWrite() {
 			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove)})
 		}
@@ -226,7 +221,11 @@ func (m *Mirror) tellJudged(report *Report, judged []*judgement) {
 			if line := kube.Line(j.file, stepsOf(j.git, f.Path)); line > 0 {
 				text = fmt.Sprintf("line %d: %s", line, text)
 			}
-			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: text})
+			undone := f.Kind == threeway.EditsStatus
+			if undone {
+				text += "; it is put back"
+			}
+			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: text, Undone: undone})
 		}
 		switch {
 		case j.refused != nil:

@@ -296,6 +296,10 @@ func (l *Loop) tellFindings(report *Report) {
 		}
 	}
 	for _, f := range report.Findings {
+		if f.Undone {
+			tell(f.Path, f.Text)
+			continue
+		}
 		tell(f.Path, "left as it is: "+f.Text)
 	}
 	for _, left := range report.Left {

@@ -18,6 +18,8 @@ type Finding struct {
 	Path string // of the file, below the repository's path; "" when it is about an object only
 	Key  kube.Key
 	Text string
+	// Undone says that the next commit puts it right, or did.
+	Undone bool
 
 	blob       gitstore.Hash // that it was found in
 	unreadable bool          // it may be an object's file

@@ -162,7 +162,7 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 	var settled []Conflict
 	set, remove := fieldpath.NewSet(), fieldpath.NewSet()
 	whole := false
-	for _, c := range m.conflictsOf(j, gitstore.Change{}) {
+	for _, c := range m.conflictsOf(j, nil) {
 		if !r.matches(&c) {
 			continue
 		}
@@ -208,7 +208,7 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 			return nil, nil, err
 		}
 		commit.Edits = append(commit.Edits, edit)
-		change = changeOf(j, edit)
+		change = changeOf(j, edit, file)
 	}
 	m.two.setUnknown(j.key, base.gaps)
 	edit, err := m.baseEdit(j.key, base)
@@ -225,8 +225,8 @@ func (m *Mirror) fileEdit(j *judgement, content map[string]any) (gitstore.Edit, 
 	return gitstore.Edit{Path: j.path, Content: text}, err
 }
 
-// changeOf tells of an edit of a judged object's file.
-func changeOf(j *judgement, e gitstore.Edit) *Change {
+// changeOf tells of an edit that lets a judged object's file have that content.
+func changeOf(j *judgement, e gitstore.Edit, content map[string]any) *Change {
 	c := &Change{Key: j.key, Op: Changed, path: j.path, before: j.gitBlob}
 	switch {
 	case e.Delete:
@@ -241,7 +241,20 @@ func changeOf(j *judgement, e gitstore.Edit) *Change {
 		c.blob = gitstore.BlobHash(e.Content)
 	}
 	if j.live != nil {
-		c.Manager = kube.NewestManager(j.live)
+		c.Manager = j.changer(content)
 	}
 	return c
+}
+
+// changer is who changed in the cluster what is to become of the file: who owns it, and not crmirror,
+// which may have written another field of the object a moment ago. Of what nobody owns,
+// as what was removed, it is who wrote last.
+func (j *judgement) changer(content map[string]any) kube.Manager {
+	by := j.owners.Changer(func(path fieldpath.Path) bool {
+		return !valueOf(j.git, path).equals(valueOf(content, path))
+	})
+	if newest := kube.NewestManager(j.live); by.Name == "" && newest.Name != apply.Manager {
+		by = newest
+	}
+	return by
 }

@@ -186,7 +186,7 @@ func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool
 		return err
 	}
 	p.held = append(p.held, held...).sorted()
-	m.tellJudged(report, judged)
+	m.tellJudged(ctx, report, judged)
 	if t.opts.DryRun {
 		report.Postponed, report.Held = p.postponed, p.held
 		report.add("", p.changes)

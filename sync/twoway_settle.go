@@ -3,10 +3,12 @@ package sync
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
@@ -33,7 +35,7 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 			continue
 		}
 		m.two.settled[j.key] = true
-		m.settleOne(p, j)
+		m.settleOne(ctx, p, j)
 		m.informerCaughtUp(j)
 	}
 	edits, err := m.withMarker(m.two.base, p)
@@ -75,7 +77,7 @@ func (t *twoWay) isOpen(key kube.Key) bool {
 }
 
 // settleOne plans one object's file and base.
-func (m *Mirror) settleOne(p *plan, j *judgement) {
+func (m *Mirror) settleOne(ctx context.Context, p *plan, j *judgement) {
 	d := &j.decision
 	base := agreement{content: d.Base, gaps: gaps{unknown: d.Unknown, taken: takenBackIn(d.Conflicts)}}
 	if j.writes() { // it did not land
@@ -93,7 +95,8 @@ func (m *Mirror) settleOne(p *plan, j *judgement) {
 			}
 			return
 		}
-		change := changeOf(j, edit)
+		change := changeOf(j, edit, d.File)
+		m.undo(ctx, j, change)
 		if blob = change.blob; change.Op == Created {
 			p.index.add(j.path)
 		}
@@ -105,6 +108,30 @@ func (m *Mirror) settleOne(p *plan, j *judgement) {
 		return
 	}
 	m.two.base = append(m.two.base, m.agreeOn(j.key, base)...)
+}
+
+// undo says in a change of a file whose edit of the status it undoes. Where it does nothing
+// else, nobody changed the object.
+func (m *Mirror) undo(ctx context.Context, j *judgement, c *Change) {
+	status := fieldpath.MakePathOrDie("status")
+	if !j.editsStatus() || j.git == nil {
+		return
+	}
+	c.Undoes = "an edit of status"
+	if by := m.since(ctx, []asked{{file: j.path, field: status, has: valueOf(j.git, status)}})[0]; by.Commit != "" {
+		c.Undoes = by.Commit[:7] + " by " + by.Author
+	}
+	rest, file := maps.Clone(j.git), maps.Clone(j.decision.File)
+	delete(rest, "status")
+	delete(file, "status")
+	if sameObject(rest, file) {
+		c.Manager = kube.Manager{}
+	}
+}
+
+// editsStatus tells whether a person edited the status in the file.
+func (j *judgement) editsStatus() bool {
+	return slices.ContainsFunc(j.decision.Findings, func(f threeway.Finding) bool { return f.Kind == threeway.EditsStatus })
 }
 
 // settleLanded lets base say what a write left that landed, where what the cluster has since

@@ -39,7 +39,7 @@ type conflictResult struct {
 	Git     sync.Shown    `json:"git"`
 	Cluster sync.Shown    `json:"cluster"`
 	Owners  []ownerResult `json:"owners,omitempty"`
-	Commit  string        `json:"commit,omitempty"` // that last changed the file
+	Commit  string        `json:"commit,omitempty"` // that gave git its value
 	Author  string        `json:"author,omitempty"`
 	Settle  []string      `json:"settle"`
 }

@@ -90,6 +90,21 @@ func (o Ownership) onePiece(path fieldpath.Path) bool {
 	return !slices.ContainsFunc(o.entries, func(e entry) bool { return !below(e.fields, path).Empty() })
 }
 
+// Changer returns the manager besides crmirror that wrote last of those that own a field for which
+// changed is true; zero when none does. The path is valid during the call.
+func (o Ownership) Changer(changed func(fieldpath.Path) bool) kube.Manager {
+	var newest kube.Manager
+	for _, e := range o.entries {
+		if e.owner.Name == Manager || e.owner.Unknown || newest.Name != "" && e.owner.Time.Before(newest.Time) {
+			continue
+		}
+		if slices.ContainsFunc(each(e.fields.Leaves()), changed) {
+			newest = e.owner.Manager
+		}
+	}
+	return newest
+}
+
 // Owned returns the fields that crmirror owns, by apply or by update, of the object itself.
 func (o Ownership) Owned() *fieldpath.Set {
 	owned := fieldpath.NewSet()

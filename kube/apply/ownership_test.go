@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube/apply"
 )
@@ -120,5 +121,30 @@ func TestManyOwners(t *testing.T) {
 	}
 	if owners := own.Owners(path(t, "spec.options.k12")); len(owners) != 1 || !owners[0].Unknown {
 		t.Errorf("the owner of a field before the first apply is %v", owners)
+	}
+}
+
+// TestChanger: of the owners of what changed it is the newest, and never crmirror.
+func TestChanger(t *testing.T) {
+	at := func(minute int) metav1.Time { return metav1.NewTime(time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC)) }
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	obj.SetManagedFields([]metav1.ManagedFieldsEntry{
+		entry("old", "Update", "", at(1), `{"f:spec":{"f:size":{},"f:color":{}}}`),
+		entry("new", "Update", "", at(2), `{"f:spec":{"f:size":{},"f:note":{}}}`),
+		entry("crmirror", "Apply", "", at(3), `{"f:spec":{"f:size":{},"f:grade":{}}}`),
+		entry("before-first-apply", "Update", "", at(4), `{"f:spec":{"f:size":{}}}`),
+		entry("controller", "Update", "status", at(5), `{"f:status":{"f:ready":{}}}`),
+	})
+	own, err := apply.ReadOwnership(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, want := range map[string]string{
+		"spec.size": "new", "spec.color": "old", "spec.note": "new", "spec.grade": "", "spec.mode": "", "status.ready": "controller",
+	} {
+		changed := path(t, where)
+		if got := own.Changer(func(p fieldpath.Path) bool { return p.Equals(changed) }); got.Name != want {
+			t.Errorf("%s was changed by %q, want %q", where, got.Name, want)
+		}
 	}
 }

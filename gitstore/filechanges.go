@@ -13,15 +13,14 @@ type Change struct {
 	When   time.Time
 }
 
-// maxWalk bounds how far back LastChanges looks.
+// maxWalk bounds how many commits FileChanges looks at.
 const maxWalk = 1000
 
-// LastChanges returns, by path relative to Options.Path, the newest commit of the branch's
-// first-parent history that gave a file the content that it has at Head, or took it away.
-// A path of which the history here does not tell is not in the result. All paths are found
-// in one walk, whose cost follows what the commits changed.
-func (s *Store) LastChanges(paths []string) map[string]Change {
-	found := map[string]Change{}
+// FileChanges calls fn for every commit of the branch's first-parent history that changed the
+// content of one of the files at paths, relative to Options.Path, newest first, until fn returns
+// true for the path; was and is are the blobs, zero for no file. It is one walk for all of
+// them, whose cost follows what the commits changed, and looks at maxWalk commits at most.
+func (s *Store) FileChanges(paths []string, fn func(path string, c Change, was, is Hash) (done bool)) {
 	wanted := map[string]bool{}
 	for _, path := range paths {
 		wanted[path] = true
@@ -47,12 +46,11 @@ func (s *Store) LastChanges(paths []string) map[string]Change {
 			if !wanted[c.Path] || c.Old == c.New {
 				continue
 			}
-			delete(wanted, c.Path)
-			if info, err := s.Info(at); err == nil {
-				found[c.Path] = Change{Commit: at.String()[:10], Author: info.Author, When: info.When}
+			info, err := s.Info(at)
+			if err != nil || fn(c.Path, Change{Commit: at.String()[:10], Author: info.Author, When: info.When}, c.Old, c.New) {
+				delete(wanted, c.Path)
 			}
 		}
 		at, now = parent, before
 	}
-	return found
 }
