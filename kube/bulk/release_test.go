@@ -52,12 +52,21 @@ func TestRelease(t *testing.T) {
 			if err := apply("argocd", "kept-"+way, changed); err == nil || !strings.Contains(err.Error(), bulk.FieldManager) {
 				t.Fatalf("without a release: %v", err)
 			}
-			created := w.create(way, spec)
+			obj := w.object(way, spec)
+			set(obj, w.create(way, spec))
+			obj["status"] = map[string]any{"ready": true}
+			created, err := w.client.PutStatus(t.Context(), w.resource(), obj, false)
+			if err != nil {
+				t.Fatal(err)
+			}
 			before := w.get(way)
 			if err := w.client.Release(t.Context(), w.resource(), w.namespace, way, created.UID, created.ResourceVersion); err != nil {
 				t.Fatal(err)
 			}
 			after := w.get(way)
+			if m := after.GetManagedFields(); len(m) != 1 || m[0].Subresource != "" {
+				t.Errorf("managed by %v", m)
+			}
 			if after.GetGeneration() != before.GetGeneration() || !equal(before, after) {
 				t.Errorf("the object changed: %v", after)
 			}
