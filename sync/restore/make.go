@@ -50,6 +50,7 @@ type maker struct {
 	live    sharedUIDs
 	// extra, unless nil, is told of live objects that are no target, from several goroutines.
 	extra func(kube.Key, *unstructured.Unstructured)
+	schemas schemas // of what the cluster does not serve yet
 }
 
 // target is an object that is to be planned.
@@ -202,6 +203,7 @@ func (m *maker) missing(ctx context.Context, t *target) error {
 	t.decide(Create, "")
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(d.Object)
+	m.checkOffline(t, d)
 	return nil
 }
 
