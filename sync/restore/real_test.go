@@ -159,5 +159,3 @@ func changeOne(t *testing.T, w *scene, r reading, snapshot *Snapshot) {
 	}
 	wantText(t, a.Changes[0].Field+" "+a.Changes[0].Cause, "edited.example.com/by", "set by somebody")
 }
-
-func TestMain(m *testing.M) { kubetest.Main(m) }
