@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,10 +70,31 @@ func (m *maker) compareAt(ctx context.Context, at schema.GroupVersionResource, t
 		}
 		return err
 	})
-	if err != nil {
-		return err
+	var refused *apply.Rejected
+	if errors.As(err, &refused) && refused.Verdict != apply.Unavailable {
+		m.unlisted(at, targets, refused)
+		return nil
 	}
-	return nil
+	return err
+}
+
+// unlisted blocks the targets of a kind that cannot be listed: of none of them is it known what the
+// cluster has.
+//
+// Invariant: an object is created only if a complete listing lacked it (TestPlanUnlisted).
+func (m *maker) unlisted(at schema.GroupVersionResource, targets []*target, refused *apply.Rejected) {
+	gr := at.GroupResource().String()
+	text := fmt.Sprintf("%s cannot be listed: %s", gr, sync.Printable(refused.Error(), messageRunes))
+	f := Finding{What: gr, Text: text, Fatal: true}
+	for _, t := range targets {
+		t.action.Changes = nil
+		t.decide(Blocked, text)
+		f.Objects = append(f.Objects, t.action.Key)
+	}
+	slices.SortFunc(f.Objects, sync.CompareKeys)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.plan.Findings = append(m.plan.Findings, f)
 }
 
 // existing decides about an object that the cluster has. If its file has it at another version
@@ -159,6 +181,7 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	t.decide(Update, "")
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(body)
+	t.status = slices.ContainsFunc(c.Changes, isOfStatus)
 }
 
 // statusIsLeft tells whether an object is one of a restore that was interrupted before it wrote the

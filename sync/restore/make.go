@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	gosync "sync"
 
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/bulk"
 	"github.com/crmirror/crmirror/sync"
 )
@@ -49,8 +53,10 @@ type maker struct {
 	byKey   map[kube.Key]*target // in the cluster
 	live    sharedUIDs
 	// extra, unless nil, is told of live objects that are no target, from several goroutines.
-	extra func(kube.Key, *unstructured.Unstructured)
+	extra   func(kube.Key, *unstructured.Unstructured)
 	schemas schemas // of what the cluster does not serve yet
+
+	mu gosync.Mutex // guards the plan's findings while kinds are compared
 }
 
 // target is an object that is to be planned.
@@ -62,6 +68,7 @@ type target struct {
 	found   bool                        // the cluster has it
 	owners  []ownerRef                  // what its references name, if it may be written
 	size    int                         // bytes as JSON, if it was read
+	status  bool                        // git has a status of it, if it was read
 
 	terminates  bool     // the cluster is deleting it
 	notCompared []string // fields of which git has only digests
@@ -97,7 +104,11 @@ func (m *maker) look(ctx context.Context) (err error) {
 		m.spaces[live.GetName()] = live
 		return nil
 	})
-	if err != nil {
+	var refused *apply.Rejected
+	if errors.As(err, &refused) && refused.Verdict == apply.Forbidden {
+		m.spaces = nil
+		m.find("namespaces", "you may not list them: whether those that objects lie in are there is not known")
+	} else if err != nil {
 		return err
 	}
 	return m.readDefinitions(ctx)
@@ -125,7 +136,35 @@ func (m *maker) choose(ctx context.Context) error {
 	}
 	slices.SortFunc(m.targets, func(a, b *target) int { return sync.CompareKeys(a.item.Key, b.item.Key) })
 	m.plan.Findings = append(m.plan.Findings, m.s.Findings...)
+	m.checkSelection()
 	return nil
+}
+
+// checkSelection finds selectors that nothing in the commit answers to: a typing mistake, mostly.
+func (m *maker) checkSelection() {
+	resources, namespaces := map[string]bool{}, map[string]bool{}
+	for _, item := range m.s.Items {
+		resources[item.Key.GroupResource().String()] = true
+		namespaces[spaceOf(item.Key)] = true
+	}
+	for _, name := range m.opts.Resources {
+		if !strings.Contains(name, "*") && !resources[name] {
+			m.find("--resources", fmt.Sprintf("the commit has no %s; a resource is named plural.group", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.opts.MapNamespaces)) {
+		if !namespaces[name] {
+			m.find("--map-namespace", fmt.Sprintf("the commit has nothing in namespace %s", name))
+		}
+	}
+}
+
+// space returns the namespace that an object lies in, or is.
+func spaceOf(key kube.Key) string {
+	if key.GroupResource() == namespaceResource {
+		return key.Name
+	}
+	return key.Namespace
 }
 
 func (m *maker) add(item Item, support bool) {
@@ -203,6 +242,7 @@ func (m *maker) missing(ctx context.Context, t *target) error {
 	t.decide(Create, "")
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(d.Object)
+	t.status = d.Object["status"] != nil
 	m.checkOffline(t, d)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -75,9 +76,10 @@ func (m *maker) checkNamespaces() {
 		live := m.spaces[name]
 		planned := m.byKey[namespaceKey(name)]
 		switch {
+		case m.spaces == nil && planned == nil: // not known
 		case live != nil && live.GetDeletionTimestamp() != nil:
 			m.report(what, fmt.Sprintf("namespace %s is being deleted; run again when it is gone", name), groups[name])
-		case live != nil || planned != nil && planned.action.Verb == Create:
+		case live != nil || planned != nil && (planned.found || planned.action.Verb == Create):
 		case planned != nil:
 			m.report(what, fmt.Sprintf("namespace %s is not there and not restored: %s", name, planned.action.Reason), groups[name])
 		default:
@@ -105,7 +107,9 @@ func (m *maker) checkDefinitions() {
 		switch {
 		case live != nil && live.DeletionTimestamp != nil:
 			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is being deleted; run again when it is gone", name), groups[name])
-		case live == nil && planned != nil && planned.action.Verb != Create && m.isOurs(gr):
+		case live != nil && notEstablished(live) != "":
+			m.report(crdKey(gr).String(), fmt.Sprintf("the server does not serve the CRD %s: %s", name, notEstablished(live)), groups[name])
+		case live == nil && planned != nil && planned.action.Verb != Create && m.onlyOurs(gr):
 			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is not restored: %s", name, planned.action.Reason), groups[name])
 		}
 	}
@@ -116,8 +120,18 @@ func (m *maker) checkDefinitions() {
 	}
 }
 
-// isOurs tells whether only the commit's CRD can make a resource served.
-func (m *maker) isOurs(gr schema.GroupResource) bool {
+// notEstablished says why a server does not serve a CRD that it has; "" if it does, or has yet to say.
+func notEstablished(crd *definition) string {
+	for _, c := range crd.Status.Conditions {
+		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
+			return sync.Printable(c.Message, messageRunes)
+		}
+	}
+	return ""
+}
+
+// onlyOurs tells whether only the commit's CRD can make a resource served.
+func (m *maker) onlyOurs(gr schema.GroupResource) bool {
 	_, served := m.served.Resource(gr)
 	return !served && m.defined[gr] != nil
 }
@@ -165,7 +179,7 @@ func (m *maker) checkWebhooks(ctx context.Context) error {
 func (m *maker) checkPermissions(ctx context.Context) error {
 	needs := map[bulk.Access][]*target{}
 	for _, t := range m.targets {
-		for _, access := range needed(t) {
+		for _, access := range m.needed(t) {
 			needs[access] = append(needs[access], t)
 		}
 	}
@@ -199,24 +213,41 @@ func (m *maker) checkPermissions(ctx context.Context) error {
 }
 
 // needed are the accesses that writing a target takes, and reading it back.
-func needed(t *target) []bulk.Access {
-	verbs := []string{"get"}
+func (m *maker) needed(t *target) []bulk.Access {
+	var list []bulk.Access
+	need := func(verb, subresource string) {
+		list = append(list, bulk.Access{
+			Verb: verb, Resource: t.item.Key.GroupResource(), Subresource: subresource, Namespace: t.action.Key.Namespace,
+		})
+	}
 	switch t.action.Verb {
 	case Create:
-		verbs = append(verbs, "create")
+		need("create", "")
 	case Update:
-		verbs = append(verbs, "update")
+		need("update", "")
 	default:
 		return nil
 	}
+	need("get", "")
 	if t.action.Phase == CRDs {
-		verbs = append(verbs, "watch")
+		need("watch", "")
 	}
-	var list []bulk.Access
-	for _, verb := range verbs {
-		list = append(list, bulk.Access{Verb: verb, Resource: t.item.Key.GroupResource(), Namespace: t.action.Key.Namespace})
+	if t.status && m.hasStatus(t.action.Resource) {
+		need("update", "status")
 	}
 	return list
+}
+
+// hasStatus tells whether status is a subresource of what is to be written.
+func (m *maker) hasStatus(gvr schema.GroupVersionResource) bool {
+	if kind, ok := m.served.Resource(gvr.GroupResource()); ok {
+		version, ok := kind.Version(gvr.Version)
+		return ok && version.Status
+	}
+	crd := m.defined[gvr.GroupResource()]
+	return crd != nil && slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == gvr.Version && v.Subresources != nil && v.Subresources.Status != nil
+	})
 }
 
 // ask fills in the answers.

@@ -35,7 +35,7 @@ type scene struct {
 	objects   map[schema.GroupResource][]*unstructured.Unstructured
 	forbidden map[bulk.Access]bool
 	ready     map[types.NamespacedName]bool
-	lists     []string // the listings that were asked for
+	unlisted  map[schema.GroupResource]error
 }
 
 func newScene(t *testing.T) *scene {
@@ -46,6 +46,7 @@ func newScene(t *testing.T) *scene {
 		objects:   map[schema.GroupResource][]*unstructured.Unstructured{},
 		forbidden: map[bulk.Access]bool{},
 		ready:     map[types.NamespacedName]bool{},
+		unlisted:  map[schema.GroupResource]error{},
 	}
 	w.serve("namespaces", "Namespace", false, "v1")
 	w.serve("configmaps", "ConfigMap", true, "v1")
@@ -219,6 +220,7 @@ func (w *scene) List(_ context.Context, gvr schema.GroupVersionResource, namespa
 	if _, served := kind.Version(gvr.Version); !ok || !served {
 		return "", fmt.Errorf("list %s: not served", gvr)
 	}
+	failed := w.unlisted[gvr.GroupResource()]
 	for _, live := range w.objects[gvr.GroupResource()] {
 		if namespace != "" && live.GetNamespace() != namespace {
 			continue
@@ -228,6 +230,9 @@ func (w *scene) List(_ context.Context, gvr schema.GroupVersionResource, namespa
 		if err := fn(live); err != nil {
 			return "", err
 		}
+	}
+	if failed != nil {
+		return "", failed // after some of it
 	}
 	return "7", nil
 }

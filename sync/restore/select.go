@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/crmirror/crmirror/kube"
 )
@@ -18,6 +20,11 @@ func (o *Options) Check() error {
 	_, err := o.rules()
 	if o.Existing != "" && o.Existing != ExistingSkip && o.Existing != ExistingUpdate {
 		err = errors.Join(err, fmt.Errorf("existing: %q is neither %s nor %s", o.Existing, ExistingSkip, ExistingUpdate))
+	}
+	for _, from := range slices.Sorted(maps.Keys(o.MapNamespaces)) {
+		for _, msg := range validation.IsDNS1123Label(o.MapNamespaces[from]) {
+			err = errors.Join(err, fmt.Errorf("map-namespace: %q is no name of a namespace: %s", o.MapNamespaces[from], msg))
+		}
 	}
 	return err
 }
