@@ -19,10 +19,9 @@ import (
 )
 
 // A page is to hold about pageBytes, whatever the size of its objects; the first one is small, to
-// learn that. minPage keeps a kind of huge objects going; maxPage is for one whose first objects
-// are the small ones.
+// learn that. minPage keeps a kind of huge objects going.
 const (
-	firstPage, minPage, maxPage = 50, 5, 1000
+	firstPage, minPage, maxPage = 50, 5, 10_000
 	pageBytes                   = 8 << 20
 )
 
