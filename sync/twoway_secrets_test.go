@@ -18,14 +18,14 @@ const hunter2 = "aHVudGVyMg=="
 func withSecrets(t *testing.T, names ...string) *pair {
 	t.Helper()
 	p := newPair(t)
-	p.server.secrets = true
+	p.server.watchSecrets()
 	p.rules.Select = append(p.rules.Select, kube.Rule{Resources: []string{"secrets"}, Shape: kube.Shape{
 		Redact: fieldPathsOf(t, ".data"), RedactKey: []byte("0123456789abcdef"),
 	}})
 	p.create("kubectl", "a", "{size: 1}")
 	for _, name := range names {
 		obj := p.decode(p.secretText(name, "data: {password: "+hunter2+"}"))
-		if _, err := p.server.of(secretResource).Create(t.Context(), obj, metav1.CreateOptions{FieldManager: "kubectl"}); err != nil {
+		if _, err := p.server.objects(secretResource).Create(t.Context(), obj, metav1.CreateOptions{FieldManager: "kubectl"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestRedactedSecret(t *testing.T) {
 	if report := p.settled(); !report.Clean() {
 		t.Errorf("findings %v, conflicts %v, refusals %v", report.Findings, report.Conflicts, report.Refusals)
 	}
-	live, err := p.server.of(secretResource).Get(t.Context(), "s", metav1.GetOptions{})
+	live, err := p.server.objects(secretResource).Get(t.Context(), "s", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestSecretFiles(t *testing.T) {
 				!strings.HasPrefix(report.Findings[0].Text, tc.want) {
 				t.Errorf("findings %v, want one of %s: %s", report.Findings, tc.name, tc.want)
 			}
-			live, err := p.server.of(secretResource).Get(t.Context(), tc.name, metav1.GetOptions{})
+			live, err := p.server.objects(secretResource).Get(t.Context(), tc.name, metav1.GetOptions{})
 			if tc.name == "new" && err == nil || tc.name != "new" && (err != nil || p.flow(live.Object["data"]) != "{password: "+hunter2+"}") {
 				t.Errorf("the cluster has %v, %v", live, err)
 			}

@@ -104,31 +104,41 @@ type liveCluster struct {
 	client    dynamic.Interface
 	group     string
 	namespace string
+	kinds     []liveKind // the first is Widget
 	rules     *kube.Rules
-	secrets   bool // are watched too
+}
+
+// liveKind is a kind that the informers watch.
+type liveKind struct {
+	schema.GroupVersionResource
+	kind string
 }
 
 var secretResource = schema.GroupResource{Resource: "secrets"}
 
-// watched are the resources that have informers.
-func (c *liveCluster) watched() []schema.GroupResource {
-	if c.secrets {
-		return []schema.GroupResource{c.resource(), secretResource}
+// watchSecrets lets secrets be watched too.
+func (c *liveCluster) watchSecrets() {
+	c.kinds = append(c.kinds, liveKind{secretResource.WithVersion("v1"), "Secret"})
+}
+
+// of returns the kind of a resource, or nil.
+func (c *liveCluster) of(gr schema.GroupResource) *liveKind {
+	i := slices.IndexFunc(c.kinds, func(k liveKind) bool { return k.GroupResource() == gr })
+	if i < 0 {
+		return nil
 	}
-	return []schema.GroupResource{c.resource()}
+	return &c.kinds[i]
 }
 
-// of is what a resource that is watched has in the test's namespace.
-func (c *liveCluster) of(gr schema.GroupResource) dynamic.ResourceInterface {
-	return c.client.Resource(gr.WithVersion("v1")).Namespace(c.namespace)
-}
+func (c *liveCluster) resource() schema.GroupResource { return c.kinds[0].GroupResource() }
 
-func (c *liveCluster) resource() schema.GroupResource {
-	return schema.GroupResource{Group: c.group, Resource: "widgets"}
+// objects speaks of the objects of a kind that is watched.
+func (c *liveCluster) objects(gr schema.GroupResource) dynamic.ResourceInterface {
+	return c.client.Resource(c.of(gr).GroupVersionResource).Namespace(c.namespace)
 }
 
 func (c *liveCluster) widgets() dynamic.ResourceInterface {
-	return c.client.Resource(c.resource().WithVersion("v1")).Namespace(c.namespace)
+	return c.objects(c.resource())
 }
 
 func (c *liveCluster) key(name string) kube.Key {
@@ -136,11 +146,10 @@ func (c *liveCluster) key(name string) kube.Key {
 }
 
 func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, error) {
-	gr := key.GroupResource()
-	if !slices.Contains(c.watched(), gr) {
+	if c.of(key.GroupResource()) == nil {
 		return informer.State{}, informer.ErrUnknownKind
 	}
-	live, err := c.of(gr).Get(ctx, key.Name, metav1.GetOptions{})
+	live, err := c.objects(key.GroupResource()).Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return informer.State{}, informer.ErrNotFound
 	}
@@ -148,7 +157,7 @@ func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, er
 		return informer.State{}, err
 	}
 	shape := &kube.Shape{}
-	if rules, ok := c.rules.Resource(gr, gr != secretResource); ok {
+	if rules, ok := c.rules.Resource(key.GroupResource(), key.Group != ""); ok {
 		rule, ok := rules.Governs(live)
 		if !ok {
 			return informer.State{}, informer.ErrUnselected
@@ -165,14 +174,19 @@ func (c *liveCluster) Get(ctx context.Context, key kube.Key) (informer.State, er
 func (c *liveCluster) Proven(context.Context, schema.GroupResource) error { return nil }
 
 func (c *liveCluster) Kind(gr schema.GroupResource) (string, bool, bool) {
-	if gr == secretResource {
-		return "Secret", true, c.secrets
+	k := c.of(gr)
+	if k == nil {
+		return "", false, false
 	}
-	return "Widget", true, gr == c.resource()
+	return k.kind, true, true
 }
 
 func (c *liveCluster) Version(gr schema.GroupResource) (string, bool) {
-	return "v1", slices.Contains(c.watched(), gr)
+	k := c.of(gr)
+	if k == nil {
+		return "", false
+	}
+	return k.Version, true
 }
 
 func (c *liveCluster) Created(schema.GroupResource) time.Time { return time.Time{} }
@@ -182,11 +196,11 @@ func (c *liveCluster) ClusterUID(context.Context) (string, error) { return "uid-
 func (c *liveCluster) Synced() bool { return true }
 
 func (c *liveCluster) Status() []informer.ResourceStatus {
-	var all []informer.ResourceStatus
-	for _, gr := range c.watched() {
-		all = append(all, informer.ResourceStatus{Scope: informer.Scope{Resource: gr}, Phase: informer.PhaseSynced})
+	var out []informer.ResourceStatus
+	for _, k := range c.kinds {
+		out = append(out, informer.ResourceStatus{Scope: informer.Scope{Resource: k.GroupResource()}, Phase: informer.PhaseSynced})
 	}
-	return all
+	return out
 }
 
 // newPair makes the kind and an empty repository. No agent runs yet.
@@ -215,6 +229,7 @@ func newPair(t *testing.T) *pair {
 		hands:  &hands{Writer: writer, Schemas: schemas},
 		cache:  t.TempDir(),
 	}
+	p.server.kinds = []liveKind{{schema.GroupVersionResource{Group: p.server.group, Version: "v1", Resource: "widgets"}, "Widget"}}
 	kubetest.InstallWidgets(t, client, p.server.group, namespace, nil)
 	return p
 }
@@ -270,21 +285,20 @@ func (p *pair) startAs(two *TwoWay) {
 	p.relist()
 }
 
-// relist lets the informer see everything.
+// relist lets the informers see everything.
 func (p *pair) relist() {
 	p.t.Helper()
 	ctx := p.t.Context()
-	for _, gr := range p.server.watched() {
-		scope := informer.Scope{Resource: gr}
-		list, err := p.server.of(gr).List(ctx, metav1.ListOptions{})
+	for _, k := range p.server.kinds {
+		scope := informer.Scope{Resource: k.GroupResource()}
+		list, err := p.server.objects(k.GroupResource()).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			p.t.Fatal(err)
 		}
 		p.inbox.Listing(ctx, scope)
 		names := map[string]bool{}
 		for i := range list.Items {
-			key := p.server.key(list.Items[i].GetName())
-			key.Group, key.Resource = gr.Group, gr.Resource
+			key := kube.Key{Group: k.Group, Resource: k.Resource, Namespace: p.server.namespace, Name: list.Items[i].GetName()}
 			names[key.Name] = true
 			p.seeKey(key)
 		}
@@ -292,7 +306,7 @@ func (p *pair) relist() {
 	}
 }
 
-// see lets the informer see an object as it is now.
+// see lets the informer see widgets as they are now.
 func (p *pair) see(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
@@ -300,6 +314,7 @@ func (p *pair) see(names ...string) {
 	}
 }
 
+// seeKey lets the informer see an object as it is now.
 func (p *pair) seeKey(key kube.Key) {
 	p.t.Helper()
 	state, err := p.server.Get(p.t.Context(), key)
