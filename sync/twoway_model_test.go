@@ -1,313 +1,391 @@
 package sync
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	gosync "sync"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
-// TestTwoWriters lets people edit git and the cluster at random while the agent
-// works, dies and is refused; see twoWriters. The edits are the same each time; the long
-// test takes others.
-func TestTwoWriters(t *testing.T) { twoWriters(t, 1, 6, 4) }
-
-// twoWriters runs rounds. In each, both sides make edits, every one with a value that was
-// never used, the agent does parts of its work, and then all comes to rest.
-//
-// At rest git and the cluster have the same but for the conflicts that are reported. A
-// field that only one side edited in the round has that side's last edit on both
-// sides, and is no conflict, unless an agent died in the round: then it may be asked about.
-// A field that both edited has one of the two last edits, or is a conflict that has both.
-func twoWriters(t *testing.T, seed uint64, rounds, objects int) {
-	t.Logf("seed %d", seed)
-	w := &writers{pair: newPair(t), rnd: rand.New(rand.NewPCG(seed, 0))}
-	for i := range objects {
-		name := fmt.Sprintf("w%d", i)
-		w.names = append(w.names, name)
-		w.create("kubectl", name, `{size: 0, color: c, options: {a: x, b: x}, ports: [{port: 80, name: first}, {port: 90, name: first}]}`)
+// TestTwoWriters lets people edit, create and delete objects in git and in the cluster at
+// random while the agent works, dies and is refused; see twoWriters. The edits are the same
+// each time; the long test takes others, and kinds of real projects.
+func TestTwoWriters(t *testing.T) {
+	root, err := kubetest.Root()
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.agent()
-	w.settled()
-	for round := range rounds {
-		w.round(round)
-		if t.Failed() {
-			t.Fatalf("in round %d; seed %d", round, seed)
-		}
-	}
+	w := newWriters(t, 1)
+	w.install(filepath.Join(root, "testdata", "corpus"), ownKinds(), 2)
+	w.run(4, 30, 4)
 }
 
-// writers are the two sides and what each edited in the present round.
+// writers are the two sides, and what each made of every field since they last agreed.
+//
+// An edit knows the edits that it was made on top of. When the agent carries a value
+// over, the edits that stood there before have to be known to it: so an edit that is gone shows,
+// whichever way it went. At rest, after each round:
+//
+//   - A field has the same value in git, in the cluster and in base, or a conflict is reported
+//     that names it, its item or its object; and then nothing of it was written on either side.
+//   - A field that only one side edited since they last agreed has the value of its last edit.
+//   - A field that both edited to different values is a conflict.
+//   - A conflict about a field is reported only if both edited it; about an item or an object
+//     only if one side lacks it and both edited something in it.
+//   - All else of the object is the same, too.
+//
+// "Edited" is said of values, since there is nothing else to compare: a side that went away
+// from a value and came back, the other never having had what was between, did not edit it. To
+// create or delete an item or an object edits all fields in it.
+//
+// There are three exceptions, and no other:
+//
+//   - A field in an announcement that no agent settled (the agent died, or the server's answer was
+//     lost) may be asked about though one side alone edited it: whether the write landed and was
+//     changed since, or never landed, is told by nothing. Neither side is overwritten. Where
+//     the announced write creates or deletes the object, or it was made anew meanwhile, this is so
+//     for all of it.
+//   - An object that an agent created before it died, and that somebody deleted before the next
+//     looked, is created once more: it looks as if it had never been there.
+//   - A field that the agent took from its owner, and that this owner sets to the same as before, is
+//     asked about ("taken back"). Values here are new each time; only an item can be the same.
 type writers struct {
 	*pair
 	rnd    *rand.Rand
-	names  []string
-	serial int
-	died   bool
-	git    map[string]any // by object and field: the last value
-	there  map[string]any
+	serial int64
+	things []*thing
+	clone  string // a person's
+	base   string // a worktree of it, for base
+	line   *line
+	marks  gosync.Mutex
+	inside bool // a cycle of the agent, between two of its steps
+	faulty bool // something was done to the present cycle
+	counts map[string]int
 }
 
-// modelFields are the fields that are edited: where in spec, and how.
-var modelFields = []string{"size", "color", "legacy", "options.a", "options.b", "options.c", "ports.80", "ports.90"} //nolint:gochecknoglobals // a constant
+// thing is one object that is edited.
+type thing struct {
+	*installed
+	key     kube.Key
+	fields  []*field
+	stays   bool      // it is never deleted: what vanishes all at once is held
+	writing types.UID // of the object that was being written when the agent died
+	making  bool      // it was being created when the agent died
+	had     types.UID // at the last look
+	tale    []string
+}
 
-// set sets a field of a spec to a value, or takes it away.
-func setModelField(spec map[string]any, field string, v any) {
-	kind, key, _ := cutField(field)
-	switch kind {
-	case "options":
-		m, _ := spec["options"].(map[string]any)
-		m = maps.Clone(m)
-		if m == nil {
-			m = map[string]any{}
+func newWriters(t *testing.T, seed uint64) *writers {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	w := &writers{pair: newPair(t), rnd: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
+	w.line = newLine(w.pair, kubetest.Shared(t).Config)
+	w.opts.Prune = true
+	w.guard = Limits{MaxDeleteObjects: 1 << 20, MaxDeletePercent: 100}
+	return w
+}
+
+// install makes kinds of a corpus and some objects of each.
+func (w *writers) install(corpus string, kinds []modelKind, objects int) {
+	w.t.Helper()
+	for i := range kinds {
+		in := kinds[i].install(w.pair, corpus)
+		for n := range objects {
+			th := &thing{installed: in, stays: n == 0}
+			th.key = kube.Key{Group: in.Group, Resource: in.Resource, Namespace: w.server.namespace, Name: fmt.Sprintf("%s-%d", strings.ToLower(in.kind), n)}
+			for _, s := range in.spots {
+				th.fields = append(th.fields, &field{spot: s})
+			}
+			w.things = append(w.things, th)
 		}
-		m[key] = v
-		spec["options"] = m
-	case "ports":
-		for _, item := range spec["ports"].([]any) {
-			if port := item.(map[string]any); fmt.Sprint(port["port"]) == key {
-				port["name"] = v
+	}
+}
+
+// run makes the rounds of edits, each with about so many, of which up to burst in a row
+// on one side.
+func (w *writers) run(rounds, edits, burst int) {
+	w.t.Helper()
+	for _, th := range w.things {
+		th.settle()
+		w.editCluster(th)
+	}
+	w.agent()
+	w.settled()
+	w.clone = filepath.Join(w.t.TempDir(), "person")
+	w.git("clone", "--quiet", w.remote, w.clone)
+	w.pull()
+	w.base = filepath.Join(w.t.TempDir(), "base")
+	w.git("-C", w.clone, "worktree", "add", "--quiet", "--detach", w.base, "refs/base")
+	w.check("at the start", w.settled())
+	for round := range rounds {
+		for until := w.counts["edits"] + edits; w.counts["edits"] < until; {
+			switch w.rnd.IntN(5) {
+			case 0, 1:
+				for range 1 + w.rnd.IntN(burst) {
+					w.editCluster(w.pick())
+				}
+			case 2, 3:
+				w.editGit(1 + w.rnd.IntN(burst))
+			default:
+				w.work()
 			}
 		}
-	default:
-		spec[field] = v
+		what := fmt.Sprintf("round %d", round)
+		w.t.Logf("%s: %v", what, w.counts)
+		report := w.settled()
+		w.check(what, report)
+		if len(report.Conflicts) > 0 && w.decide(report.Conflicts) {
+			w.check(what+", after decisions", w.settled())
+		}
+	}
+	w.t.Logf("%v", w.counts)
+	for _, kind := range []string{"created", "deleted", "conflicts", "carried to git", "carried to cluster"} {
+		if w.counts[kind] == 0 {
+			w.t.Errorf("nothing was %s", kind)
+		}
 	}
 }
 
-func cutField(field string) (kind, key string, nested bool) {
-	for i := range field {
-		if field[i] == '.' {
-			return field[:i], field[i+1:], true
-		}
-	}
-	return field, "", false
-}
-
-// modelField is the value of a field in a spec; nil when it is not there.
-func modelField(spec map[string]any, field string) any {
-	kind, key, _ := cutField(field)
-	switch kind {
-	case "options":
-		m, _ := spec["options"].(map[string]any)
-		return m[key]
-	case "ports":
-		ports, _ := spec["ports"].([]any)
-		for _, item := range ports {
-			if port := item.(map[string]any); fmt.Sprint(port["port"]) == key {
-				return port["name"]
-			}
-		}
-		return nil
-	}
-	if n, ok := spec[field].(float64); ok {
-		return int64(n)
-	}
-	return spec[field]
-}
-
-// next is a value for a field that nobody used before.
-func (w *writers) next(field string) any {
-	w.serial++
-	if field == "size" {
-		return int64(w.serial)
-	}
-	return fmt.Sprintf("v%d", w.serial)
-}
-
-func (w *writers) pick() (name, field string) {
-	return w.names[w.rnd.IntN(len(w.names))], modelFields[w.rnd.IntN(len(modelFields))]
-}
-
-// editGit is a person's commit.
-func (w *writers) editGit() {
-	w.person("edit", func(dir string) {
-		for range 1 + w.rnd.IntN(3) {
-			name, field := w.pick()
-			file := filepath.Join(dir, "clusters/lab", w.pathOf(name))
-			content, err := os.ReadFile(file)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			obj := w.decode(string(content))
-			v := w.next(field)
-			setModelField(obj.Object["spec"].(map[string]any), field, v)
-			out, err := yaml.Marshal(obj.Object)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			if err := os.WriteFile(file, out, 0o666); err != nil {
-				w.t.Fatal(err)
-			}
-			w.git[name+" "+field] = v
-		}
-	})
-}
-
-// editCluster is somebody's update in the cluster.
-func (w *writers) editCluster() {
-	name, field := w.pick()
-	v := w.next(field)
-	live, err := w.server.widgets().Get(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	setModelField(live.Object["spec"].(map[string]any), field, v)
-	manager := []string{"kubectl-edit", "controller", "operator"}[w.rnd.IntN(3)]
-	if _, err := w.server.widgets().Update(w.t.Context(), live, metav1.UpdateOptions{FieldManager: manager}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.there[name+" "+field] = v
-	if w.rnd.IntN(3) > 0 { // else the informer is late
-		w.see(name)
+func (th *thing) settle() {
+	for _, f := range th.fields {
+		f.settle(noPlace)
 	}
 }
 
-// work lets the agent do some of its work, die, or be refused.
-func (w *writers) work() {
-	switch w.rnd.IntN(5) {
-	case 0:
-		steps := []Step{StepAnnounced, StepWritten, StepCommitted, StepRecovered}
-		w.at(steps[w.rnd.IntN(len(steps))])
-		w.mirror.two.opts.Reached = w.opts.Reached
-		_, err := w.tryTurn()
-		w.opts.Reached = nil
-		if errors.Is(err, errCrash) {
-			w.died = true
-			w.agent()
-			return
-		}
-		w.mirror.two.opts.Reached = nil
-		w.okOrRetry(err)
-	case 1:
-		w.hands.afterWrite = func(kube.Key) error {
-			w.died = true // as good as: nobody knows whether it landed
-			return apply.ErrUncertain
-		}
-		_, err := w.tryTurn()
-		w.hands.afterWrite = nil
-		w.okOrRetry(err)
-	case 2:
-		w.editCluster() // a write is under way elsewhere
-		w.hands.beforeWrite = func(kube.Key) error {
-			w.editCluster()
-			return nil
-		}
-		_, err := w.tryTurn()
-		w.hands.beforeWrite = nil
-		w.okOrRetry(err)
-	default:
-		_, err := w.tryTurn()
-		w.okOrRetry(err)
+// tell adds to the tale of an object, which is told when something is wrong with it.
+func (th *thing) tell(format string, args ...any) {
+	th.tale = append(th.tale, fmt.Sprintf(format, args...))
+}
+
+// tellAll adds to all tales what is about none.
+func (w *writers) tellAll(format string, args ...any) {
+	for _, th := range w.things {
+		th.tell(format, args...)
 	}
 }
 
-func (w *writers) okOrRetry(err error) {
-	if err != nil && !errors.Is(err, errCrash) {
-		w.t.Errorf("cycle: %v", err)
+// fail reports what is wrong with an object.
+func (w *writers) fail(th *thing, format string, args ...any) {
+	w.t.Helper()
+	tale := th.tale[max(0, len(th.tale)-60):]
+	w.t.Errorf("%s: %s\n\t%s", th.key.Name, fmt.Sprintf(format, args...), strings.Join(tale, "\n\t"))
+}
+
+// look sees what both sides have now.
+func (w *writers) look() {
+	w.t.Helper()
+	w.pull()
+	for _, th := range w.things {
+		th.had = w.see(th).GetUID()
+		w.join(th)
 	}
 }
 
-func (w *writers) round(n int) {
-	w.git, w.there, w.died = map[string]any{}, map[string]any{}, false
-	for range 4 + w.rnd.IntN(4) {
-		switch w.rnd.IntN(4) {
-		case 0, 1:
-			w.editCluster()
-		case 2:
-			w.editGit()
-		default:
-			w.work()
-		}
+// see sees what both sides have of an object, git as it was pulled: first the cluster, where
+// defaults come from. It returns the live object, an empty one if there is none.
+func (w *writers) see(th *thing) *unstructured.Unstructured {
+	w.t.Helper()
+	live := w.live(th)
+	if live == nil {
+		live = &unstructured.Unstructured{}
 	}
-	report := w.settled()
-	conflicts := map[string]bool{}
-	for _, c := range report.Conflicts {
-		conflicts[c.Key.Name+" "+w.fieldOf(c)] = true
-		if c.Git == c.Cluster {
-			w.t.Errorf("round %d: %s %s is reported though both have %s", n, c.Key.Name, c.Field, c.Git)
-		}
-	}
-	if len(report.Refusals)+len(report.Findings) > 0 {
-		w.t.Errorf("round %d: refusals %v, findings %v", n, report.Refusals, report.Findings)
-	}
-	for _, name := range w.names {
-		w.check(n, name, conflicts)
-	}
-	if len(conflicts) > 0 { // a person settles them, now this way, now that
-		w.resolve(Resolution{Take: []Side{TakeGit, TakeCluster}[n%2]})
-		w.wantConflicts(w.settled())
-	}
+	w.came(th, inCluster, live.Object)
+	w.came(th, inGit, w.fileOf(th))
+	return live
 }
 
-// fieldOf names a conflict's field as modelFields does.
-func (w *writers) fieldOf(c Conflict) string {
-	for _, field := range modelFields {
-		kind, key, nested := cutField(field)
-		want := ".spec." + field
-		if nested && kind == "ports" {
-			want = fmt.Sprintf(`.spec.ports[port=%s,protocol="TCP"].name`, key)
-		}
-		if c.Field == want {
-			return field
-		}
-	}
-	w.t.Errorf("a conflict on %q, which nobody edits", c.Field)
-	return c.Field
-}
-
-func (w *writers) check(round int, name string, conflicts map[string]bool) {
-	live, err := w.server.widgets().Get(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	inCluster := live.Object["spec"].(map[string]any)
-	inGit := w.specIn(w.file(w.pathOf(name)))
-	for _, field := range modelFields {
-		id := name + " " + field
-		g, c := modelField(inGit, field), modelField(inCluster, field)
-		byGit, gitEdited := w.git[id]
-		byCluster, clusterEdited := w.there[id]
-		fail := func(format string, args ...any) {
-			w.t.Errorf("round %d: %s: git has %v, the cluster %v, edited to %v and %v; agent died %v: %s", round, id, g, c, byGit, byCluster, w.died, fmt.Sprintf(format, args...))
-		}
-		if conflicts[id] {
-			if !w.died && (!gitEdited || !clusterEdited) {
-				fail("a conflict, though only one side edited it")
-			}
-			if gitEdited && g != byGit || clusterEdited && c != byCluster {
-				fail("a conflict in which an edit is gone")
-			}
+// came notes what a side has of an object; what is new there the agent carried over.
+func (w *writers) came(th *thing, side int, content map[string]any) {
+	w.t.Helper()
+	for _, f := range th.fields {
+		was, now := f.at[side].value, f.value(content)
+		if was == now {
 			continue
 		}
-		if g != c {
-			fail("they differ, and it is not reported")
-		}
-		var may []any
-		if gitEdited {
-			may = append(may, byGit)
-		}
-		if clusterEdited {
-			may = append(may, byCluster)
-		}
-		if len(may) > 0 && !slices.Contains(may, g) {
-			fail("an edit is gone")
+		th.tell("agent: %s of %s: %s to %s", f.path, sideName(side), was, now)
+		w.counts["carried to "+sideName(side)]++
+		if !f.came(side, now) {
+			w.fail(th, "%s has %s in %s, which the other side never had", f.path, now, sideName(side))
+			f.edit(side, now, false)
 		}
 	}
 }
 
-func (w *writers) specIn(text string) map[string]any {
-	obj := &unstructured.Unstructured{Object: w.decode(text).Object}
-	spec, _ := obj.Object["spec"].(map[string]any)
-	return spec
+func sideName(side int) string { return []string{"git", "cluster"}[side] }
+
+// join notes what both sides came to by themselves, and base has as well: nobody's edit from then on.
+func (w *writers) join(th *thing) {
+	var base map[string]any
+	for _, f := range th.fields {
+		if f.at[inGit] == f.at[inCluster] || f.differs() {
+			continue
+		}
+		if base == nil {
+			w.pullBase()
+			base = w.baseOf(th)
+		}
+		if f.value(base) == f.at[inGit].value {
+			v := f.join(inGit)
+			f.at = [2]*version{v, v}
+		}
+	}
+}
+
+// check compares both sides at rest, and forgets what they agree on.
+func (w *writers) check(when string, report *Report) {
+	w.t.Helper()
+	w.look()
+	w.pullBase()
+	if len(report.Refusals)+len(report.Findings)+len(report.Held)+len(report.Postponed) > 0 {
+		w.t.Errorf("refusals %v, findings %v, held %v, postponed %v", report.Refusals, report.Findings, report.Held, report.Postponed)
+	}
+	for _, th := range w.things {
+		var conflicts []Conflict
+		for _, c := range report.Conflicts {
+			if c.Key == th.key {
+				conflicts = append(conflicts, c)
+			}
+		}
+		th.tell("%s: %d conflicts", when, len(conflicts))
+		w.checkConflicts(th, conflicts)
+		w.checkFields(th, conflicts)
+	}
+	if w.t.Failed() {
+		w.t.Fatalf("%s; %v", when, w.counts)
+	}
+}
+
+// checkConflicts expects every conflict to be real.
+func (w *writers) checkConflicts(th *thing, conflicts []Conflict) {
+	w.t.Helper()
+	for _, c := range conflicts {
+		w.counts["conflicts"]++
+		th.tell("conflict: %s, %s: base %s, git %s, cluster %s", c.Field, c.Reason, c.Base, c.Git, c.Cluster)
+		i := slices.IndexFunc(th.fields, func(f *field) bool { return f.path.Equals(c.path) })
+		if len(c.path) > 0 && i < 0 {
+			w.fail(th, "a conflict about %s, which nobody edits", c.Field)
+			continue
+		}
+		if whole := len(c.path) == 0 || th.fields[i].whole(); whole && (c.Git == absent) == (c.Cluster == absent) {
+			w.fail(th, "a conflict about all of %q, which both sides have", c.Field)
+		}
+		if c.Git == c.Cluster {
+			w.fail(th, "a conflict about %s, though both have %s", c.Field, c.Git)
+		}
+		byGit, byCluster, asked := false, false, isTakenBack(c.Reason) && i >= 0 && th.fields[i].whole()
+		for _, f := range th.fields {
+			if within(c.path, f.path) {
+				byGit = byGit || !f.at[inCluster].covers(f.at[inGit])
+				byCluster = byCluster || !f.at[inGit].covers(f.at[inCluster])
+				asked = asked || f.differs() && th.maybe(f)
+			}
+		}
+		switch {
+		case byGit && byCluster:
+		case asked:
+			w.counts["asked after a crash"]++
+		default:
+			w.fail(th, "a conflict about %q, which only one side edited", c.Field)
+		}
+	}
+}
+
+// maybe tells whether a field may be asked about, for it was being written when an agent died.
+func (th *thing) maybe(f *field) bool {
+	return f.may || th.making || th.writing != "" && th.writing != th.had
+}
+
+// checkFields expects no edit to be gone, and what is not in conflict to be equal.
+func (w *writers) checkFields(th *thing, conflicts []Conflict) {
+	w.t.Helper()
+	base, file := w.baseOf(th), w.fileOf(th)
+	for _, f := range th.fields {
+		open := slices.ContainsFunc(conflicts, func(c Conflict) bool { return within(c.path, f.path) })
+		if v := f.lost(); v != nil && (!v.gone || !th.making) {
+			w.fail(th, "%s: an edit to %q is gone; git has %q, the cluster %q", f.path, v.value, f.at[inGit].value, f.at[inCluster].value)
+		}
+		if open {
+			continue
+		}
+		if f.differs() {
+			w.fail(th, "%s: git has %q, the cluster %q, and that is not reported", f.path, f.at[inGit].value, f.at[inCluster].value)
+		}
+		if got := f.value(base); got != f.at[inGit].value {
+			w.fail(th, "%s: both have %q, and base %q", f.path, f.at[inGit].value, got)
+		}
+		f.settle(f.at[inGit].value)
+	}
+	if len(conflicts) > 0 {
+		return
+	}
+	th.writing, th.making = "", false
+	var cluster map[string]any
+	if live := w.live(th); live != nil {
+		cluster = w.encoded(live)
+	}
+	file, cluster, base = th.inOrder(file), th.inOrder(cluster), th.inOrder(base)
+	if !sameObject(file, cluster) || !sameObject(file, base) {
+		w.fail(th, "git has %s\ncluster has %s\nbase has %s", compact(file), compact(cluster), compact(base))
+	}
+}
+
+// inOrder sorts the lists in which order says nothing, and leaves out what of metadata is empty.
+func (th *thing) inOrder(content map[string]any) map[string]any {
+	for _, name := range []string{"labels", "annotations"} {
+		path := fieldpath.MakePathOrDie("metadata", name)
+		if m, _ := lookUp(content, path); m != nil && len(m.(map[string]any)) == 0 {
+			content = put(content, path, nil).(map[string]any)
+		}
+	}
+	for _, f := range th.fields {
+		list := f.path[:len(f.path)-1]
+		if v, _ := lookUp(content, list); f.path[len(list)].FieldName == nil && v != nil {
+			content = put(content, list, slices.SortedFunc(slices.Values(v.([]any)), func(a, b any) int {
+				return strings.Compare(compact(a), compact(b))
+			})).(map[string]any)
+		}
+	}
+	return content
+}
+
+// decide lets a person settle conflicts, or leave them; it tells whether he settled any.
+func (w *writers) decide(conflicts []Conflict) bool {
+	w.t.Helper()
+	r := Resolution{Take: []Side{TakeGit, TakeCluster}[w.rnd.IntN(2)]}
+	switch w.rnd.IntN(4) {
+	case 0:
+		return false
+	case 1:
+		c := conflicts[w.rnd.IntN(len(conflicts))]
+		r.Resource, r.Name, r.Field = c.Key.GroupResource().String(), c.Key.Name, c.Field
+	}
+	side := map[Side]int{TakeGit: inGit, TakeCluster: inCluster}[r.Take]
+	settled := w.resolve(r)
+	w.counts["settled by a person"] += len(settled)
+	for _, c := range conflicts {
+		if !r.matches(&c) {
+			continue
+		}
+		if !slices.ContainsFunc(settled, func(s Conflict) bool { return s.Key == c.Key && s.Field == c.Field }) {
+			w.t.Errorf("%s %s was not settled", c.Key.Name, c.Field)
+		}
+		th := w.things[slices.IndexFunc(w.things, func(th *thing) bool { return th.key == c.Key })]
+		th.tell("person: resolve %q, take %s", c.Field, r.Take)
+		for _, f := range th.fields {
+			if within(c.path, f.path) {
+				f.at[side] = f.join(side)
+			}
+		}
+	}
+	return true
 }

@@ -21,9 +21,6 @@ import (
 //go:embed widgets.yaml
 var widgetsYAML string
 
-// widgetsPatience is how long InstallWidgets waits for the kind to be served.
-const widgetsPatience = time.Minute
-
 // InstallWidgets installs the kind Widget (widgets.yaml) in an API group of the test's
 // own, and returns when both of its versions take applies in a namespace. edit, unless
 // nil, may change the CRD's text. The kind goes with the test.
@@ -41,7 +38,14 @@ func InstallWidgets(t testing.TB, client dynamic.Interface, group, namespace str
 	if err != nil {
 		t.Fatal(err)
 	}
-	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	InstallCRD(t, client, crd, func(ctx context.Context) error { return probeWidgets(ctx, client, group, namespace) })
+}
+
+// InstallCRD creates a CRD and returns when probe succeeds, which tells whether the kind
+// is served: it is tried until then. The kind goes with the test.
+func InstallCRD(t testing.TB, client dynamic.Interface, crd *unstructured.Unstructured, probe func(context.Context) error) {
+	t.Helper()
+	crds := client.Resource(crdResource)
 	if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -50,19 +54,19 @@ func InstallWidgets(t testing.TB, client dynamic.Interface, group, namespace str
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), widgetsPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), servedTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := probeWidgets(ctx, client, group, namespace)
+		err := probe(ctx)
 		if err == nil {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("wait for widgets.%s to be served: %v", group, err)
+			t.Fatalf("wait for %s to be served: %v", crd.GetName(), err)
 		}
 	}
 }
