@@ -282,7 +282,7 @@ func (w *writers) checkConflicts(th *thing, conflicts []Conflict) {
 		if c.Git == c.Cluster {
 			w.fail(th, "a conflict about %s, though both have %s", c.Field, c.Git)
 		}
-		byGit, byCluster, asked := false, false, isTakenBack(c.Reason) && i >= 0 && th.fields[i].whole()
+		byGit, byCluster, asked := false, false, strings.HasPrefix(c.Reason, takenBack) && i >= 0 && th.fields[i].whole()
 		for _, f := range th.fields {
 			if within(c.path, f.path) {
 				byGit = byGit || !f.at[inCluster].covers(f.at[inGit])
