@@ -33,6 +33,7 @@ type Conflict struct {
 	Commit  string        // the branch's commit that gave the field the value that git has; "" when history here does not tell
 	Author  string
 	When    time.Time
+	Instead string // of taking git's value, where that cannot be applied; else ""
 
 	path fieldpath.Path
 }
@@ -66,7 +67,21 @@ const (
 // shownRunes bounds a value that is shown.
 const shownRunes = 120
 
-// Settle returns the commands that settle the conflict.
+// instead says what to do where git's value of a conflict cannot be applied; "" where it can.
+func (t *twoWay) instead(j *judgement, c threeway.Conflict) string {
+	owner, owned := strings.CutPrefix(c.Reason, ownedBy)
+	switch {
+	case owned:
+		return "change it where " + owner + " has it from, or take " + owner + " out of apply.respectManagers"
+	case c.Reason == threeway.ReasonShaped:
+		return "change it in the cluster, or the rule that drops or redacts it"
+	case len(c.Path) == 0 && j.git == nil && !t.opts.Prune:
+		return "set apply.prune: true, or delete the object with kubectl"
+	}
+	return ""
+}
+
+// Settle returns the commands that settle the conflict: those that can.
 func (c *Conflict) Settle() []string {
 	at := c.Key.GroupResource().String() + " " + c.Key.Name
 	if c.Key.Namespace != "" {
@@ -75,7 +90,11 @@ func (c *Conflict) Settle() []string {
 	if c.Field != "" {
 		at += " --field " + quoteShell(c.Field)
 	}
-	return []string{"crmirror resolve " + at + " --take git", "crmirror resolve " + at + " --take cluster"}
+	cluster := "crmirror resolve " + at + " --take cluster"
+	if c.Instead != "" {
+		return []string{cluster}
+	}
+	return []string{"crmirror resolve " + at + " --take git", cluster}
 }
 
 func quoteShell(s string) string {
@@ -90,8 +109,8 @@ func (m *Mirror) conflictsOf(j *judgement, since []gitstore.Change) []Conflict {
 		x := Conflict{
 			Key: j.key, Object: j.object(), File: m.repo.FullPath(j.path), Field: fieldText(c.Path), Reason: c.Reason,
 			Base: j.show(c.Path, c.Base), Git: j.show(c.Path, c.Git), Cluster: j.show(c.Path, c.Cluster),
-			Owners: j.owners.Owners(c.Path),
-			path:   slices.Clone(c.Path),
+			Owners: j.owners.Owners(c.Path), Instead: m.two.instead(j, c),
+			path: slices.Clone(c.Path),
 		}
 		if since != nil {
 			x.Commit, x.Author, x.When = since[i].Commit, since[i].Author, since[i].When

@@ -1,10 +1,10 @@
 package sync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,7 +14,6 @@ import (
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
-	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // Side is whose value a conflict is settled with.
@@ -166,8 +165,8 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 		if !r.matches(&c) {
 			continue
 		}
-		if r.Take == TakeGit && (c.Reason == threeway.ReasonShaped || strings.HasPrefix(c.Reason, ownedBy)) {
-			return nil, nil, fmt.Errorf("%s: %w: %s; change it there, or take the cluster's: --take cluster", c.Field, errStays, c.Reason)
+		if r.Take == TakeGit && c.Instead != "" {
+			return nil, nil, fmt.Errorf("%s: %w: %s; %s, or take the cluster's: --take cluster", cmp.Or(c.Field, "the object"), errStays, c.Reason, c.Instead)
 		}
 		settled = append(settled, c)
 		switch {

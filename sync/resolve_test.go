@@ -1,21 +1,31 @@
 package sync
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+)
 
 // resolve settles conflicts as a command of its own does, beside the agent.
 func (p *pair) resolve(r Resolution) []Conflict {
 	p.t.Helper()
-	agentCache := p.cache
-	p.cache = p.t.TempDir()
-	p.startAs(&TwoWay{DryRun: true})
-	p.cycle()
-	settled, err := p.mirror.Resolve(p.t.Context(), r, p.now)
+	settled, err := p.tryResolve(r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	return settled
+}
+
+func (p *pair) tryResolve(r Resolution) ([]Conflict, error) {
+	p.t.Helper()
+	agentCache := p.cache
+	p.cache = p.t.TempDir()
+	p.startAs(&TwoWay{DryRun: true, Prune: p.opts.Prune, Respect: p.opts.Respect})
+	p.cycle()
+	settled, err := p.mirror.Resolve(p.t.Context(), r, p.now)
 	p.cache = agentCache
 	p.agent()
-	return settled
+	return settled, err
 }
 
 // TestResolve: a person decides, for a field or an object, for one side or the other.
@@ -101,4 +111,40 @@ func TestReshapeTwoWay(t *testing.T) {
 	if names != "" {
 		t.Errorf("base and branch differ in %s", names)
 	}
+}
+
+// TestResolveWhatCannotBeApplied: git's value is not offered where it cannot be applied, and asking
+// for it is refused with what to do instead.
+func TestResolveWhatCannotBeApplied(t *testing.T) {
+	p := newPair(t)
+	p.opts.Respect = []string{"argocd-controller"}
+	p.create("kubectl", "gone", "{size: 1}")
+	p.create("kubectl", "owned", "{size: 1}")
+	p.patch("argocd-controller", "owned", "{color: red}")
+	p.agent()
+	p.settled()
+	p.edit("change what is not ours", map[string]string{"gone": "", "owned": of("{size: 1, color: blue}")})
+	p.patch("kubectl-edit", "gone", "{size: 2}")
+	report := p.settled()
+	p.wantConflicts(report, "", ".spec.color")
+	instead := map[string]string{"gone": "apply.prune: true", "owned": "apply.respectManagers"}
+	for _, c := range report.Conflicts {
+		if settle := c.Settle(); len(settle) != 1 || !strings.HasSuffix(settle[0], "--take cluster") || !strings.Contains(c.Instead, instead[c.Key.Name]) {
+			t.Errorf("%s: shown are %q and %q", c.Key, settle, c.Instead)
+		}
+		_, err := p.tryResolve(Resolution{Take: TakeGit, Name: c.Key.Name})
+		if !errors.Is(err, errStays) || !strings.Contains(err.Error(), instead[c.Key.Name]) || strings.Contains(err.Error(), ": : ") {
+			t.Errorf("%s: %v; want what to do instead", c.Key, err)
+		}
+	}
+	p.wantConflicts(p.settled(), "", ".spec.color")
+	// With pruning, and no owner to respect, git's value is taken.
+	p.opts.Prune, p.opts.Respect = true, nil
+	p.agent()
+	if got := p.resolve(Resolution{Take: TakeGit, Name: "gone"}); len(got) != 1 {
+		t.Errorf("settled %v, want one", got)
+	}
+	p.settled()
+	p.want("gone", "", "", "")
+	p.want("owned", of("{size: 1, color: blue}"), of("{size: 1, color: blue}"), of("{size: 1, color: blue}"))
 }

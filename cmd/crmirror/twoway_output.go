@@ -41,6 +41,7 @@ type conflictResult struct {
 	Owners  []ownerResult `json:"owners,omitempty"`
 	Commit  string        `json:"commit,omitempty"` // that gave git its value
 	Author  string        `json:"author,omitempty"`
+	Instead string        `json:"instead,omitempty"` // of taking git's value, where that cannot be applied
 	Settle  []string      `json:"settle"`
 }
 
@@ -73,7 +74,7 @@ func conflictResults(conflicts []sync.Conflict, again string) []conflictResult {
 	for _, c := range conflicts {
 		x := conflictResult{
 			Object: c.Key.String(), File: c.File, Line: c.Line, Field: c.Field, Reason: c.Reason,
-			Base: c.Base, Git: c.Git, Cluster: c.Cluster, Commit: c.Commit, Author: c.Author,
+			Base: c.Base, Git: c.Git, Cluster: c.Cluster, Commit: c.Commit, Author: c.Author, Instead: c.Instead,
 		}
 		for _, command := range c.Settle() {
 			x.Settle = append(x.Settle, command+again)
@@ -192,6 +193,9 @@ func writeConflictText(out *strings.Builder, conflicts []conflictResult) {
 		}
 		if c.Commit != "" {
 			out.WriteString(clean("  in git since %s by %s\n", c.Commit, c.Author))
+		}
+		if c.Instead != "" {
+			out.WriteString(clean("  git's value cannot be applied: %s\n", c.Instead))
 		}
 		for _, command := range c.Settle {
 			out.WriteString(clean("  %s\n", command))

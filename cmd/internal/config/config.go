@@ -158,7 +158,7 @@ func defaults() *Config {
 		Batch:      Batch{Quiet: 2 * time.Second, Max: 30 * time.Second, MaxObjects: 1000},
 		Apply: Apply{
 			Poll:            30 * time.Second,
-			RespectManagers: []string{"argocd-controller", "kustomize-controller", "helm-controller", "kluctl"},
+			RespectManagers: []string{"argocd-controller", "kustomize-controller", "helm", "helm-controller", "kluctl"},
 		},
 		Guard:    Guard{MaxDeleteObjects: 50, MaxDeletePercent: 30},
 		Schedule: Schedule{Resync: "@every 6h", Maintenance: "@daily"},

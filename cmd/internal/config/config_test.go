@@ -339,3 +339,15 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+// TestRespectedByDefault: the managers of the tools that the README names.
+func TestRespectedByDefault(t *testing.T) {
+	cfg, err := Load(write(t, head), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"argocd-controller", "kustomize-controller", "helm", "helm-controller", "kluctl"}
+	if diff := cmp.Diff(want, cfg.Apply.RespectManagers); diff != "" {
+		t.Errorf("respectManagers (-want +got):\n%s", diff)
+	}
+}
