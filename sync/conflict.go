@@ -227,9 +227,6 @@ func (m *Mirror) tellJudged(ctx context.Context, report *Report, judged []*judge
 		n := len(j.decision.Conflicts)
 		left := leftOpen{gitBlob: j.gitBlob, baseBlob: j.baseBlob, judged: t.now, retry: j.again, conflicts: m.conflictsOf(j, since[:n])}
 		since = since[n:]
-		if t.opts.DryRun && j.toWrite() {
-			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove)})
-		}
 		file := m.repo.FullPath(j.path)
 		if j.finding != "" {
 			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: j.finding})

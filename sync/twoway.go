@@ -36,6 +36,9 @@ type TwoWay struct {
 	Prune   bool     // a file deleted in git deletes its object
 	Respect []string // field managers whose fields are never taken
 	DryRun  bool     // nothing is written, neither to the cluster nor to git
+	// Trial lets a dry run make its writes with Hands, which have to be such that
+	// the server stores nothing: what it refuses is told. Without, the server is not asked.
+	Trial bool
 	// Reached, if any, is told of each step of the protocol; an error ends the
 	// cycle there, as a crash would. It is for tests.
 	Reached func(Step) error
@@ -171,7 +174,9 @@ func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool
 	if err != nil {
 		return err
 	}
-	if !reshaped && !t.opts.DryRun {
+	if t.opts.DryRun {
+		m.try(ctx, judged)
+	} else if !reshaped {
 		if err := m.write(ctx, judged, now); err != nil {
 			return err
 		}

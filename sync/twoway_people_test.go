@@ -79,3 +79,28 @@ func TestCommitNamesTheChanger(t *testing.T) {
 		t.Errorf("the commit says:\n%s", message)
 	}
 }
+
+// TestDryRunAsks: a dry run tells what the server would refuse, and does nothing.
+func TestDryRunAsks(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
+	p.edit("change all", map[string]string{"a": of("{size: 1, grade: medium}"), "b": of("{size: 2}"), "c": "{size: 3}"})
+	before := p.git("-C", p.remote, "for-each-ref")
+	p.startAs(&TwoWay{DryRun: true, Trial: true})
+	report := p.cycle()
+	var told []string
+	for _, a := range report.Applied {
+		told = append(told, a.Action+" "+a.Key.Name)
+	}
+	if got := strings.Join(told, ", "); got != "configured b, created c" {
+		t.Errorf("would be %s; want b configured and c created", got)
+	}
+	if len(report.Refusals) != 1 || report.Refusals[0].Key.Name != "a" || !strings.HasPrefix(report.Refusals[0].Text, "invalid: ") {
+		t.Errorf("refusals %+v, want the grade's", report.Refusals)
+	}
+	p.want("a", of("{size: 1}"), of("{size: 1, grade: medium}"), of("{size: 1}"))
+	p.want("b", of("{size: 1}"), of("{size: 2}"), of("{size: 1}"))
+	p.want("c", "", "{size: 3}", "")
+	if after := p.git("-C", p.remote, "for-each-ref"); after != before {
+		t.Errorf("a dry run moved refs:\n%s\nbefore:\n%s", after, before)
+	}
+}

@@ -39,6 +39,7 @@ type pair struct {
 	*world
 	server *liveCluster
 	hands  *hands
+	dry    *hands // of dry runs
 	opts   TwoWay
 	cache  string
 }
@@ -221,12 +222,17 @@ func newPair(t *testing.T) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dry, err := apply.NewWriter(config, schemas, apply.Options{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := newWorld(t)
 	namespace := server.Namespace(t)
 	p := &pair{
 		world:  w,
 		server: &liveCluster{t: t, client: client, group: namespace + ".test.dev", namespace: namespace},
 		hands:  &hands{Writer: writer, Schemas: schemas},
+		dry:    &hands{Writer: dry, Schemas: schemas},
 		cache:  t.TempDir(),
 	}
 	p.server.kinds = []liveKind{{schema.GroupVersionResource{Group: p.server.group, Version: "v1", Resource: "widgets"}, "Widget"}}
@@ -277,6 +283,9 @@ func (p *pair) startAs(two *TwoWay) {
 	p.inbox = NewInbox(p.batch, log)
 	if two != nil {
 		two.Hands = p.hands
+		if two.DryRun {
+			two.Hands = p.dry
+		}
 	}
 	p.mirror = NewMirror(Options{
 		ClusterName: "lab", Rules: rules, Tree: NewTree("lab", p.rules), Guard: p.guard, TwoWay: two, Log: log,

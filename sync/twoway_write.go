@@ -74,22 +74,55 @@ func (m *Mirror) setAnnouncement(ctx context.Context, writes []announced, now ti
 
 // execute makes the writes and notes what came of each. One that fails stops no other.
 func (m *Mirror) execute(ctx context.Context, writes []*judgement) {
-	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
-	var g errgroup.Group
-	g.SetLimit(parallelWrites)
-	for i, j := range writes {
-		g.Go(func() error {
-			results[i], errs[i] = m.two.makeWrite(ctx, j)
-			return nil
-		})
-	}
-	_ = g.Wait() // each error has its place
+	results, errs := m.two.makeWrites(ctx, writes)
 	for i, j := range writes {
 		if err := errs[i]; err != nil {
 			m.refused(j, err)
 			continue
 		}
 		m.landed(j, results[i])
+	}
+}
+
+// makeWrites makes writes, some at a time. Both results are as long as writes.
+func (t *twoWay) makeWrites(ctx context.Context, writes []*judgement) ([]apply.Result, []error) {
+	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
+	var g errgroup.Group
+	g.SetLimit(parallelWrites)
+	for i, j := range writes {
+		g.Go(func() error {
+			results[i], errs[i] = t.makeWrite(ctx, j)
+			return nil
+		})
+	}
+	_ = g.Wait() // each error has its place
+	return results, errs
+}
+
+// try tells, in a dry run, what the writes that were decided would do, and what the server says
+// to them if it is asked.
+func (m *Mirror) try(ctx context.Context, judged []*judgement) {
+	t := m.two
+	var writes []*judgement
+	for _, j := range judged {
+		if j.toWrite() {
+			writes = append(writes, j)
+		}
+	}
+	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
+	if t.opts.Trial {
+		results, errs = t.makeWrites(ctx, writes)
+	}
+	for i, j := range writes {
+		r := results[i]
+		switch {
+		case errors.As(errs[i], &j.refused):
+		case errs[i] != nil:
+			j.waits = errs[i].Error()
+		default:
+			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove),
+				displaced: r.Displaced, returned: r.Returned, altered: r.Altered})
+		}
 	}
 }
 

@@ -186,7 +186,7 @@ type session struct {
 	batch  *sync.Batch
 	mirror *sync.Mirror
 	events *events // of mode two-way
-	dryRun bool    // of mode two-way: nothing is written
+	dry    dryness // of mode two-way
 	shared bool    // only refs are set, beside an agent that may be running
 	whole  bool    // all of history is asked for
 }
@@ -195,12 +195,21 @@ type session struct {
 // not speak to the remote. hold bounds how long listings keep a batch open; 0 is
 // for ever.
 func (a *app) open(ctx context.Context, cfg *config.Config, hold time.Duration) (*session, error) {
-	return a.openAs(ctx, cfg, hold, false)
+	return a.openAs(ctx, cfg, hold, writes)
 }
 
+// dryness is whether mode two-way writes.
+type dryness int
+
+const (
+	writes    dryness = iota
+	onlyAsks          // nothing is written, and the server asked what it would say to the writes
+	onlyLooks         // nothing is written
+)
+
 // openAs is open; a dry run writes nothing in mode two-way.
-func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration, dryRun bool) (*session, error) {
-	s := &session{cfg: cfg, log: newLogger(cfg.Log, a.env.stderr), dryRun: dryRun}
+func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration, dry dryness) (*session, error) {
+	s := &session{cfg: cfg, log: newLogger(cfg.Log, a.env.stderr), dry: dry}
 	informer.RouteKlog(s.log)
 	conn, err := a.connection(cfg)
 	if err != nil {

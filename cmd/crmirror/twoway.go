@@ -27,14 +27,15 @@ type hands struct {
 // its own fairness.
 const applyRate = 100
 
-func newHands(conn *rest.Config, timeout time.Duration) (hands, error) {
+// newHands connects; of a dry run, the server stores nothing.
+func newHands(conn *rest.Config, timeout time.Duration, dryRun bool) (hands, error) {
 	conn = rest.CopyConfig(conn)
 	conn.QPS, conn.Burst = applyRate, 2*applyRate
 	schemas, err := apply.NewSchemas(conn, timeout)
 	if err != nil {
 		return hands{}, err
 	}
-	writer, err := apply.NewWriter(conn, schemas, apply.Options{Timeout: timeout})
+	writer, err := apply.NewWriter(conn, schemas, apply.Options{Timeout: timeout, DryRun: dryRun})
 	return hands{writer, schemas}, err
 }
 
@@ -43,11 +44,14 @@ func (s *session) twoWay(conn *rest.Config) (*sync.TwoWay, error) {
 	if s.cfg.Mode != config.ModeTwoWay {
 		return nil, nil
 	}
-	h, err := newHands(conn, s.cfg.Timeouts.Kubernetes)
+	h, err := newHands(conn, s.cfg.Timeouts.Kubernetes, s.dry != writes)
 	if err != nil {
 		return nil, err
 	}
-	return &sync.TwoWay{Hands: h, Prune: s.cfg.Apply.Prune, Respect: s.cfg.Apply.RespectManagers, DryRun: s.dryRun}, nil
+	return &sync.TwoWay{
+		Hands: h, Prune: s.cfg.Apply.Prune, Respect: s.cfg.Apply.RespectManagers,
+		DryRun: s.dry != writes, Trial: s.dry == onlyAsks,
+	}, nil
 }
 
 func (a *app) applyCommand() *cobra.Command {
@@ -69,7 +73,7 @@ Exit code: 0 both sides agree; 3 they do but for what is listed; 1 error; 2 wron
 		Args: cobra.NoArgs,
 	}
 	flags := a.addConfigFlags(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what would be done")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what would be done, and what the server would refuse")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "report as `FORMAT`: json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		format, err := parseOutput(output)
@@ -80,10 +84,11 @@ Exit code: 0 both sides agree; 3 they do but for what is listed; 1 error; 2 wron
 		if err != nil {
 			return err
 		}
+		dry := writes
 		if dryRun {
-			cfg = withOwnCache(cfg, "apply")
+			cfg, dry = withOwnCache(cfg, "apply"), onlyAsks
 		}
-		return a.oneCycle(cmd.Context(), cfg, dryRun, func(s *session, report *sync.Report) error {
+		return a.oneCycle(cmd.Context(), cfg, dry, func(s *session, report *sync.Report) error {
 			if err := newApplyResult(report, s, dryRun, flags.again(cfg)).write(a.env.stdout, format); err != nil {
 				return fmt.Errorf("write the report: %w", err)
 			}
@@ -109,8 +114,8 @@ func (a *app) loadTwoWay(flags *configFlags, command string) (*config.Config, er
 }
 
 // oneCycle lists everything, runs one cycle and hands over its report.
-func (a *app) oneCycle(ctx context.Context, cfg *config.Config, dryRun bool, then func(*session, *sync.Report) error) (err error) {
-	s, err := a.openAs(ctx, cfg, 0, dryRun)
+func (a *app) oneCycle(ctx context.Context, cfg *config.Config, dry dryness, then func(*session, *sync.Report) error) (err error) {
+	s, err := a.openAs(ctx, cfg, 0, dry)
 	if err != nil {
 		return err
 	}
@@ -149,7 +154,7 @@ Exit code: 0 there are none; 3 there are some; 1 error; 2 wrong usage or config.
 		if err != nil {
 			return err
 		}
-		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "conflicts"), true, func(_ *session, report *sync.Report) error {
+		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "conflicts"), onlyLooks, func(_ *session, report *sync.Report) error {
 			if err := writeConflicts(a.env.stdout, format, report.Conflicts, flags.again(cfg)); err != nil {
 				return err
 			}
@@ -187,7 +192,7 @@ settled. --all settles those of all objects, and can be narrowed with -n and -l.
 		if err != nil {
 			return err
 		}
-		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "resolve"), true, func(s *session, _ *sync.Report) error {
+		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "resolve"), onlyLooks, func(s *session, _ *sync.Report) error {
 			settled, err := s.mirror.Resolve(cmd.Context(), resolution, time.Now())
 			if err != nil {
 				return err
