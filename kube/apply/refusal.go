@@ -64,6 +64,12 @@ func unread(err error) error {
 	case errors.As(err, &status) && strings.Contains(err.Error(), conversionFailed):
 		return &Rejected{Verdict: Failing, Message: hidden{}.words(status.Status()), Retry: true}
 	}
+	if errors.As(err, &status) {
+		switch status.Status().Code {
+		case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnprocessableEntity:
+			return &Rejected{Verdict: Invalid, Message: hidden{}.words(status.Status())}
+		}
+	}
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return &Rejected{Verdict: Unavailable, Message: hidden{}.cut(err.Error()), Retry: true, RetryAfter: time.Duration(seconds) * time.Second}
 }

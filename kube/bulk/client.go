@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -37,8 +38,13 @@ type Options struct {
 type Client struct {
 	options   Options
 	wire      *wire.Client
-	watches   dynamic.Interface
+	crds      watcher
 	discovery *discovery.DiscoveryClient
+}
+
+// watcher is all that is asked of client-go's own client: what is written goes through package wire.
+type watcher interface {
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
 // New returns a client for a connection.
@@ -56,9 +62,11 @@ func New(config *rest.Config, options Options) (*Client, error) {
 	if c.wire, err = wire.New(config, options.FieldManager, options.Timeout, false); err != nil {
 		return nil, err
 	}
-	if c.watches, err = dynamic.NewForConfig(config); err != nil {
+	watches, err := dynamic.NewForConfig(config)
+	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
+	c.crds = watches.Resource(crdResource())
 	config.Timeout = options.Timeout
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { kubetest.Main(m) }
 
 // widgets is a kind of its own for one test, in a namespace of its own.
 type widgets struct {
-	t         *testing.T
+	t         testing.TB
 	config    *rest.Config
 	dynamic   dynamic.Interface
 	client    *bulk.Client
@@ -39,7 +39,7 @@ type widgets struct {
 	namespace string
 }
 
-func install(t *testing.T, name string) *widgets {
+func install(t testing.TB, name string) *widgets {
 	t.Helper()
 	w := connect(t, kubetest.Shared(t), name)
 	kubetest.InstallWidgets(t, w.dynamic, w.group, w.namespace, nil)
@@ -47,7 +47,7 @@ func install(t *testing.T, name string) *widgets {
 }
 
 // connect is install without the kind.
-func connect(t *testing.T, server *kubetest.Cluster, name string) *widgets {
+func connect(t testing.TB, server *kubetest.Cluster, name string) *widgets {
 	t.Helper()
 	config := rest.CopyConfig(server.Config)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
@@ -60,7 +60,7 @@ func connect(t *testing.T, server *kubetest.Cluster, name string) *widgets {
 	return w
 }
 
-func newClient(t *testing.T, config *rest.Config, options bulk.Options) *bulk.Client {
+func newClient(t testing.TB, config *rest.Config, options bulk.Options) *bulk.Client {
 	t.Helper()
 	client, err := bulk.New(config, options)
 	if err != nil {

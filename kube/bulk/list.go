@@ -19,9 +19,10 @@ import (
 )
 
 // A page is to hold about pageBytes, whatever the size of its objects; the first one is small, to
-// learn that. minPage keeps a kind of huge objects going.
+// learn that. minPage keeps a kind of huge objects going; maxPage is for one whose first objects
+// are the small ones.
 const (
-	firstPage, minPage, maxPage = 50, 5, 10_000
+	firstPage, minPage, maxPage = 50, 5, 1000
 	pageBytes                   = 8 << 20
 )
 

@@ -161,6 +161,14 @@ func TestListRefused(t *testing.T) {
 	}
 	_, _, err = collect(t, w.client, schema.GroupVersionResource{Group: w.group, Version: "v1", Resource: "gadgets"}, "", "")
 	rejected(t, err, apply.NoKind)
+	_, _, err = collect(t, w.client, w.resource(), "", "not a selector")
+	if r := rejected(t, err, apply.Invalid); r.Retry {
+		t.Error("a selector that is none is tried again")
+	}
+	_, _, err = collect(t, w.client, schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}, "", "")
+	if r := rejected(t, err, apply.Invalid); r.Retry {
+		t.Error("what cannot be listed is tried again")
+	}
 }
 
 // TestListExpired lists so slowly that the server forgets the beginning: the rest still comes, once.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,7 +64,7 @@ func (c *Client) watchEstablished(ctx context.Context, name string) (bool, error
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, err := c.watches.Resource(at.Resource).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	events, err := c.crds.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
 	if err != nil {
 		return false, apply.Unread(err, at)
 	}
@@ -132,7 +134,7 @@ func (c *Client) waitDiscovered(ctx context.Context, resource schema.GroupVersio
 }
 
 func (c *Client) discovered(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
-	content, err := c.wire.Raw(ctx, "/apis/"+resource.Group+"/"+resource.Version)
+	content, err := c.wire.Raw(ctx, "/apis/"+url.PathEscape(resource.Group)+"/"+url.PathEscape(resource.Version))
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
 		return false, nil // the group is new
 	}

@@ -76,9 +76,12 @@ func location(resource schema.GroupVersionResource, obj map[string]any) wire.Obj
 	return wire.Object{Resource: resource, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// ownsNothing is an entry of managedFields that owns an annotation which nobody sets. With no
-// entry at all, the server makes the next apply meet a manager that owns everything.
-const ownsNothing = `{"f:metadata":{"f:annotations":{"f:crmirror.dev/restored":{}}}}`
+// ReleasedMark is an annotation which nobody sets: owning it is owning nothing.
+const ReleasedMark = "crmirror.dev/restored"
+
+// ownsNothing is an entry of managedFields that owns only ReleasedMark. With no entry at all, the server
+// makes the next apply meet a manager that owns everything.
+const ownsNothing = `{"f:metadata":{"f:annotations":{"f:` + ReleasedMark + `":{}}}}`
 
 // Release gives up the fields that the client's manager owns of an object, if it is in the state of that
 // uid and resourceVersion. Afterwards others may apply any of them without a conflict. What other

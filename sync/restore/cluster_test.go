@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -107,7 +108,11 @@ func newWorld(t *testing.T, name string) *world {
 
 func newEmptyWorld(t *testing.T, name string) *world {
 	t.Helper()
-	server := kubetest.Shared(t)
+	return worldOn(t, kubetest.Shared(t), name)
+}
+
+func worldOn(t *testing.T, server *kubetest.Cluster, name string) *world {
+	t.Helper()
 	config := rest.CopyConfig(server.Config)
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	w := &world{t: t, files: files{}, namespace: server.Namespace(t)}
@@ -173,7 +178,7 @@ func (w *world) live(name, spec string) *unstructured.Unstructured {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	obj, err = w.widgets().Create(w.t.Context(), obj, createOptions)
+	obj, err = w.widgets().Create(w.t.Context(), obj, metav1.CreateOptions{FieldManager: "somebody"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -182,7 +187,7 @@ func (w *world) live(name, spec string) *unstructured.Unstructured {
 
 func (w *world) get(name string) *unstructured.Unstructured {
 	w.t.Helper()
-	obj, err := w.widgets().Get(w.t.Context(), name, getOptions)
+	obj, err := w.widgets().Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

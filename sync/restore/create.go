@@ -71,6 +71,21 @@ func isOurs(live *unstructured.Unstructured) bool {
 	return false
 }
 
+// holdsFields tells whether a restore's manager owns fields of an object; bulk.Client.Release leaves it
+// but a mark that is none.
+func holdsFields(live *unstructured.Unstructured) bool {
+	metadata, _ := live.Object["metadata"].(map[string]any) // not copied: it is asked of each object of a listing
+	entries, _ := metadata["managedFields"].([]any)
+	for _, item := range entries {
+		entry, _ := item.(map[string]any)
+		_, released, _ := unstructured.NestedFieldNoCopy(entry, "fieldsV1", "f:metadata", "f:annotations", "f:"+bulk.ReleasedMark)
+		if entry["manager"] == bulk.FieldManager && !released {
+			return true
+		}
+	}
+	return false
+}
+
 // read reads the live object of a job.
 func (x *executor) read(ctx context.Context, j *job) (*unstructured.Unstructured, error) {
 	live, err := x.target.Get(ctx, j.action.Resource, j.action.Key.Namespace, j.action.Key.Name)

@@ -110,7 +110,7 @@ type executor struct {
 
 func newExecutor(snapshot *Snapshot, target Target, plan *Plan, opts ExecuteOptions) *executor {
 	x := &executor{
-		snapshot: snapshot, target: target, plan: plan, opts: opts, report: newReport(plan), pace: newPace(opts.Concurrency), jitter: rand.Float64,
+		snapshot: snapshot, target: target, plan: plan, opts: opts, report: newReport(plan, opts.ReleaseOwnership), pace: newPace(opts.Concurrency), jitter: rand.Float64,
 		tasks: map[kube.Key]int{}, renewed: map[schema.GroupResource]time.Time{}, uids: map[kube.Key]string{},
 	}
 	for i := range plan.Actions {

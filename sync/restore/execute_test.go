@@ -1,26 +1,15 @@
 package restore
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/bulk"
-)
-
-var (
-	createOptions = metav1.CreateOptions{FieldManager: "somebody"}
-	getOptions    = metav1.GetOptions{}
 )
 
 func TestExecuteCreates(t *testing.T) {
@@ -109,146 +98,6 @@ func TestOwnersMissing(t *testing.T) {
 	})
 }
 
-func TestUpdate(t *testing.T) {
-	w := newWorld(t, "update")
-	w.live("differs", "{size: 1, color: red, args: [a]}")
-	w.live("equal", "{size: 1, replicas: 1, mode: auto}")
-	w.widget("differs", "{size: 2, replicas: 1, mode: auto, args: [a, b]}")
-	w.widget("equal", "{size: 1, replicas: 1, mode: auto}")
-	before := w.get("equal").GetResourceVersion()
-	r := w.restore(t.Context())
-	w.want(r, map[string]Result{"differs": WasConfigured, "equal": WasUnchanged})
-	want := map[string]any{"size": int64(2), "replicas": int64(1), "mode": "auto", "args": []any{"a", "b"}}
-	if diff := cmp.Diff(want, w.get("differs").Object["spec"]); diff != "" {
-		t.Error(diff)
-	}
-	if w.get("equal").GetResourceVersion() != before {
-		t.Error("what is equal was written")
-	}
-	w.want(w.restore(t.Context()), map[string]Result{"differs": WasUnchanged, "equal": WasUnchanged})
-}
-
-func TestUpdateSaves(t *testing.T) {
-	w := newWorld(t, "saves")
-	w.live("a", "{size: 1, color: red}")
-	w.widget("a", "{size: 2, replicas: 1, mode: auto}")
-	w.cluster.before = func(string, map[string]any) error {
-		content, err := os.ReadFile(w.opts.Saver.Path())
-		if err != nil || !strings.Contains(string(content), "color: red") {
-			t.Errorf("it is written before it is saved: %v", err)
-		}
-		return nil
-	}
-	r := w.restore(t.Context())
-	w.want(r, map[string]Result{"a": WasConfigured})
-	info, err := os.Stat(r.Saved)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is for others too: %s", info.Mode())
-	}
-}
-
-// Somebody changes the object between our read and our write: it is read and compared again.
-func TestUpdateRace(t *testing.T) {
-	w := newWorld(t, "race")
-	w.live("a", "{size: 1}")
-	w.widget("a", "{size: 2, replicas: 1, mode: auto}")
-	var once atomic.Bool
-	w.cluster.before = func(string, map[string]any) error {
-		if once.Swap(true) {
-			return nil
-		}
-		live := w.get("a")
-		live.SetLabels(map[string]string{"by": "somebody"})
-		_, err := w.widgets().Update(t.Context(), live, metav1.UpdateOptions{})
-		return err
-	}
-	outcomes := w.want(w.restore(t.Context()), map[string]Result{"a": HasFailed})
-	if reason := outcomes["a"].Reason; !strings.Contains(reason, "metadata.labels.by") || !strings.Contains(reason, "run again") {
-		t.Errorf("the reason is %q", reason)
-	}
-	if got := w.get("a"); got.GetLabels()["by"] != "somebody" || got.Object["spec"].(map[string]any)["size"] != int64(1) {
-		t.Errorf("somebody's change was overwritten: %v", got.Object)
-	}
-	w.want(w.restore(t.Context()), map[string]Result{"a": WasConfigured})
-}
-
-// What the plan does not list is not changed.
-func TestUpdateUnplanned(t *testing.T) {
-	w := newWorld(t, "unplanned")
-	w.live("changed", "{size: 1}")
-	w.live("remade", "{size: 1}")
-	w.live("settled", "{size: 1}")
-	w.live("gone", "{size: 1}")
-	for _, name := range []string{"changed", "remade", "settled", "gone"} {
-		w.widget(name, "{size: 2, replicas: 1, mode: auto}")
-	}
-	s := w.snapshot()
-	plan := w.plan(s)
-	w.edit("changed", func(spec map[string]any) { spec["color"] = "red" })
-	w.edit("settled", func(spec map[string]any) { spec["size"] = int64(2) })
-	for _, name := range []string{"remade", "gone"} {
-		if err := w.widgets().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.live("remade", "{size: 1}")
-	outcomes := w.want(w.execute(t.Context(), s, plan), map[string]Result{
-		"changed": HasFailed, "remade": HasFailed, "settled": WasUnchanged, "gone": HasFailed,
-	})
-	for name, words := range map[string]string{"changed": "spec.color", "remade": "made again", "gone": "deleted"} {
-		if reason := outcomes[name].Reason; !strings.Contains(reason, words) {
-			t.Errorf("%s: %q, want %q in it", name, reason, words)
-		}
-	}
-}
-
-func (w *world) edit(name string, f func(spec map[string]any)) {
-	w.t.Helper()
-	live := w.get(name)
-	f(live.Object["spec"].(map[string]any))
-	if _, err := w.widgets().Update(w.t.Context(), live, metav1.UpdateOptions{FieldManager: "somebody"}); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// Dropped and redacted fields keep their live values, in items of lists too; where an item cannot
-// be told, nothing is written.
-func TestUpdateKeepsShaped(t *testing.T) {
-	w := newWorld(t, "shaped")
-	w.files[".crmirror.yaml"] = `apiVersion: crmirror.dev/v1alpha1
-kind: Tree
-format: 1
-cluster: test
-clusterUID: x
-rules:
-- resources: ["*"]
-  drop: [.spec.legacy, ".spec.ports[*].note", ".spec.args[*]"]
-`
-	w.live("a", "{size: 1, legacy: kept, ports: [{port: 1, note: kept, name: old}, {port: 2}]}")
-	w.widget("a", "{size: 2, replicas: 1, mode: auto, ports: [{port: 3, protocol: TCP}, {port: 1, protocol: TCP, name: new}]}")
-	w.live("whole", "{size: 1, args: [a]}")
-	w.widget("whole", "{size: 2, replicas: 1, mode: auto, args: [b]}")
-	w.live("item", "{size: 1, ports: [{port: 1, note: kept}]}")
-	w.widget("item", "{size: 1, replicas: 1, mode: auto, ports: []}")
-	outcomes := w.want(w.restore(t.Context()), map[string]Result{"a": WasConfigured, "whole": InConflict, "item": InConflict})
-	for name, field := range map[string]string{"whole": "spec.args", "item": "spec.ports"} {
-		if reason := outcomes[name].Reason; !strings.Contains(reason, field) {
-			t.Errorf("%s: %q, want %s in it", name, reason, field)
-		}
-	}
-	spec := w.get("a").Object["spec"].(map[string]any)
-	ports := map[any]map[string]any{}
-	for _, port := range spec["ports"].([]any) {
-		ports[port.(map[string]any)["port"]] = port.(map[string]any)
-	}
-	if spec["legacy"] != "kept" || spec["size"] != int64(2) || len(ports) != 2 || ports[int64(1)]["note"] != "kept" || ports[int64(1)]["name"] != "new" {
-		t.Errorf("spec is %v", spec)
-	}
-}
-
 func TestRedactedIsNotSent(t *testing.T) {
 	w := newWorld(t, "redacted")
 	w.widget("a", `{secret: "crmirror-redacted:v1:abc"}`)
@@ -271,86 +120,6 @@ func TestRedactedIsNotSent(t *testing.T) {
 	}
 }
 
-// A restore that is interrupted finishes what is under way and says what is left.
-func TestInterrupted(t *testing.T) {
-	w := newWorld(t, "interrupted")
-	const n = 200
-	for i := range n {
-		w.widget(fmt.Sprintf("w%d", i), "{size: 1, replicas: 1, mode: auto}")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	w.opts.Progress = func(p Progress) {
-		if p.Done == 20 {
-			cancel()
-		}
-	}
-	r := w.restore(ctx)
-	totals := r.Totals()
-	if !r.Interrupted || r.Complete() || totals[WasCreated] < 20 || totals[WasLeft] == 0 || totals[WasCreated]+totals[WasLeft] != n {
-		t.Fatalf("interrupted %v, %v", r.Interrupted, totals)
-	}
-	w.opts.Progress = nil
-	again := w.restore(t.Context())
-	if got := again.Totals(); got[WasUnchanged]+got[WasCreated] != n || got[WasCreated] != totals[WasLeft] {
-		t.Errorf("the second run: %v, want %d created", got, totals[WasLeft])
-	}
-}
-
-// What the server, or what lies between, does to some requests.
-func TestTransientErrors(t *testing.T) {
-	w := newWorld(t, "transient")
-	const n = 50
-	want := map[string]Result{}
-	for i := range n {
-		name := fmt.Sprintf("w%d", i)
-		w.widget(name, "{size: 1}", "status: {ready: true}")
-		want[name] = WasCreated
-	}
-	var requests atomic.Int64
-	spoil := func(kind string) error {
-		switch requests.Add(1) % 7 {
-		case 1:
-			return fmt.Errorf("%s: %w", kind, apply.ErrUncertain)
-		case 2:
-			return &apply.Rejected{Verdict: apply.Unavailable, Message: "too many requests", Retry: true, RetryAfter: time.Millisecond}
-		case 3:
-			return &apply.Rejected{Verdict: apply.NoKind, Message: "not yet", Retry: true}
-		}
-		return nil
-	}
-	w.cluster.before = func(string, map[string]any) error { return spoil("before") }
-	w.cluster.after = func(string, map[string]any) error {
-		if requests.Add(1)%5 == 0 {
-			return apply.ErrUncertain
-		}
-		return nil
-	}
-	w.want(w.restore(t.Context()), want)
-	for name := range want {
-		if live := w.get(name); live.Object["status"] == nil {
-			t.Errorf("%s has no status", name)
-		}
-	}
-}
-
-// What fails for longer than patience is given up, and harms no other kind.
-func TestGivenUp(t *testing.T) {
-	w := newWorld(t, "given-up")
-	w.opts.Patience = time.Second
-	w.widget("a", "{size: 1}")
-	w.widget("b", "{size: 2}")
-	w.cluster.before = func(_ string, obj map[string]any) error {
-		if obj["spec"].(map[string]any)["size"] == int64(1) {
-			return &apply.Rejected{Verdict: apply.Failing, Message: "nobody there", Retry: true}
-		}
-		return nil
-	}
-	outcomes := w.want(w.restore(t.Context()), map[string]Result{"a": HasFailed, "b": WasCreated})
-	if reason := outcomes["a"].Reason; !strings.Contains(reason, "nobody there") {
-		t.Errorf("the reason is %q", reason)
-	}
-}
-
 // Somebody creates the object between plan and write.
 func TestCreateExists(t *testing.T) {
 	w := newWorld(t, "exists")
@@ -369,12 +138,23 @@ func TestCreateExists(t *testing.T) {
 
 func TestReleaseOwnership(t *testing.T) {
 	w := newWorld(t, "release")
+	w.widget("before", "{size: 2, replicas: 1, mode: auto}")
+	w.want(w.restore(t.Context()), map[string]Result{"before": WasCreated})
 	w.opts.ReleaseOwnership = true
 	w.live("old", "{size: 1}")
-	w.widget("new", "{size: 2}", "status: {ready: true}")
+	w.widget("new", "{size: 2, replicas: 1, mode: auto}", "status: {ready: true}")
 	w.widget("old", "{size: 2, replicas: 1, mode: auto}")
-	w.want(w.restore(t.Context()), map[string]Result{"new": WasCreated, "old": WasConfigured})
-	for _, name := range []string{"new", "old"} {
+	// The first run was interrupted before it released what it had created.
+	w.want(w.restore(t.Context()), map[string]Result{"new": WasCreated, "old": WasConfigured, "before": WasUnchanged})
+	versions := map[string]string{}
+	for _, name := range []string{"new", "old", "before"} {
+		versions[name] = w.get(name).GetResourceVersion()
+	}
+	w.want(w.restore(t.Context()), map[string]Result{"new": WasUnchanged, "old": WasUnchanged, "before": WasUnchanged})
+	for _, name := range []string{"new", "old", "before"} {
+		if w.get(name).GetResourceVersion() != versions[name] {
+			t.Errorf("%s was written again", name)
+		}
 		obj := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": w.group + "/v1", "kind": "Widget", "metadata": map[string]any{"name": name}, "spec": map[string]any{"size": int64(3)},
 		}}

@@ -138,6 +138,7 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 // unchanged decides about an object that is as git has it.
 func (m *maker) unchanged(t *target, live *unstructured.Unstructured) {
 	t.decide(Unchanged, "")
+	t.action.Held = holdsFields(live)
 	m.liveOwners(t, live)
 }
 

@@ -61,6 +61,10 @@ func inConflict(format string, args ...any) error {
 
 // attempt does what is left of a job.
 func (x *executor) attempt(ctx context.Context, j *job) error {
+	if j.action.Verb == Unchanged {
+		j.made, j.result, j.written = true, WasUnchanged, bulk.Written{UID: j.action.UID, ResourceVersion: j.action.ResourceVersion}
+		return x.release(ctx, j)
+	}
 	desired, err := x.wanted(ctx, j.action)
 	if err != nil {
 		return err

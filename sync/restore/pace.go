@@ -3,25 +3,30 @@ package restore
 import "time"
 
 const (
-	firstLimit   = 8    // requests under way at the beginning
+	firstLimit   = 8    // requests under way at the beginning; no server minds as many
 	defaultLimit = 64   // and at most, unless told otherwise
-	worthIt      = 1.08 // how much the rate has to grow with the limit
+	worthIt      = 1.03 // how much the rate has to grow when the limit is doubled
 	noLoss       = 0.95 // what has to be left of it when the limit is halved
 	slower       = 2    // how many times the latency at which less is tried
-	firstRest    = 16   // windows until the limit is tried again
-	longestRest  = 256  // windows
-	leastAnswers = 32   // of a window
-	perRequest   = 4    // answers of a window for each request under way
+	firstRest    = 8    // windows until more is tried again
+	longestRest  = 64   // windows
+
+	// A window has as many answers, and lasts as long, at least.
+	leastAnswers = 32
+	perRequest   = 4 // answers for each request under way
+	leastWindow  = 100 * time.Millisecond
 )
 
 // pace says how many requests are to be under way at once. It looks for the smallest number at
 // which the server gives all it has: more would only queue there, before the
 // requests of others. It is told of each answer, and is pure: times come from outside.
 //
-// It compares the rates of two windows of answers that follow each other, with limits a factor
-// apart, and keeps the larger limit if the rate grew with it. Rates of windows far apart are
-// not compared: kinds differ, in their size and in the webhooks that they wait for.
-// When the server says that it is too much, the limit is halved at once.
+// It compares the rates of two windows of answers that follow each other, with one limit twice the
+// other, and keeps the larger one if the rate grew with it. Rates of windows far apart are
+// not compared: kinds differ, in their size and in the webhooks that they wait for. More is tried
+// from time to time, and less when answers begin to take longer, but never less than at
+// the beginning: on a busy machine rates go up and down by themselves. Only when the server says that
+// it is too much, the limit is halved at once, down to one.
 type pace struct {
 	max   int
 	limit int
@@ -49,7 +54,6 @@ type direction int
 
 const (
 	resting direction = iota
-	doubling
 	raising
 	lowering
 )
@@ -68,7 +72,7 @@ func newPace(limit int) *pace {
 	if limit == 0 {
 		limit = defaultLimit
 	}
-	return &pace{max: limit, limit: min(limit, firstLimit), trying: doubling, length: firstRest}
+	return &pace{max: limit, limit: min(limit, firstLimit), trying: raising, length: firstRest}
 }
 
 // allows tells whether one more request may be sent.
@@ -110,13 +114,11 @@ func (p *pace) count(a answer) {
 	}
 	p.answers++
 	p.waited += a.took
-	if p.answers < max(leastAnswers, perRequest*p.limit) {
+	took := a.at.Sub(p.began)
+	if p.answers < max(leastAnswers, perRequest*p.limit) || took < leastWindow {
 		return
 	}
-	took := a.at.Sub(p.began)
-	if took > 0 {
-		p.judge(float64(p.answers)/took.Seconds(), p.waited/time.Duration(p.answers))
-	}
+	p.judge(float64(p.answers)/took.Seconds(), p.waited/time.Duration(p.answers))
 	p.open(a.at)
 }
 
@@ -129,14 +131,11 @@ func (p *pace) open(at time.Time) {
 func (p *pace) judge(rate float64, latency time.Duration) {
 	here := trial{limit: p.limit, rate: rate}
 	switch p.trying {
-	case doubling, raising:
+	case raising:
 		if p.before.limit > 0 && rate < worthIt*p.before.rate {
 			p.limit = p.before.limit
 			p.settle()
 			return
-		}
-		if p.trying == raising {
-			p.length = firstRest // it was worth trying
 		}
 		p.raise(here)
 	case lowering:
@@ -145,6 +144,7 @@ func (p *pace) judge(rate float64, latency time.Duration) {
 			p.settle()
 			return
 		}
+		p.length = firstRest
 		p.lower(here)
 	case resting:
 		if p.calm == 0 {
@@ -166,21 +166,19 @@ func (p *pace) raise(here trial) {
 		p.settle()
 		return
 	}
-	p.before = here
-	step := max(1, p.limit/2)
-	if p.trying == doubling {
-		step = p.limit
+	if p.before.limit > 0 {
+		p.length = firstRest // what was tried before was worth it
 	}
-	p.limit = min(p.max, p.limit+step)
+	p.before, p.limit = here, min(p.max, 2*p.limit)
 }
 
 // lower tries half the limit, or rests where there is none.
 func (p *pace) lower(here trial) {
-	if p.limit == 1 {
+	if p.limit <= firstLimit {
 		p.settle()
 		return
 	}
-	p.before, p.trying, p.limit = here, lowering, p.limit/2
+	p.before, p.trying, p.limit = here, lowering, max(firstLimit, p.limit/2)
 }
 
 // settle keeps the limit for a while, each time for longer.

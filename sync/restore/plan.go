@@ -101,6 +101,10 @@ type Action struct {
 	// written: an owner left out, a namespace's name inside the spec.
 	Notes []string `json:"notes,omitempty"`
 
+	// Held says that a restore's manager owns fields of an unchanged object: it would have to be
+	// released, if that is asked for.
+	Held bool `json:"-"`
+
 	// Owners are what the object's ownerReferences name, in their order; of objects that
 	// are to be written.
 	Owners []Owner `json:"-"`

@@ -94,8 +94,9 @@ func (r *Report) Complete() bool {
 	return !r.Interrupted
 }
 
-// newReport takes over what the plan says already.
-func newReport(plan *Plan) *Report {
+// newReport takes over what the plan says already. With release, unchanged objects that are held are
+// still to be done.
+func newReport(plan *Plan, release bool) *Report {
 	r := &Report{
 		Commit: plan.Commit, Time: plan.Time, ClusterUID: plan.ClusterUID, Findings: plan.Findings,
 		Outcomes: make([]Outcome, len(plan.Actions)),
@@ -108,6 +109,9 @@ func newReport(plan *Plan) *Report {
 		r.Outcomes[i] = Outcome{
 			Result: results[a.Verb], Key: a.Key, From: a.From, Path: a.Path, Reason: a.Reason,
 			Notes: a.Notes, Changes: a.Changes, there: a.UID != "",
+		}
+		if a.Verb == Unchanged && a.Held && release {
+			r.Outcomes[i].Result = WasLeft
 		}
 	}
 	return r

@@ -60,7 +60,7 @@ type Verification struct {
 	NotCompared []NotCompared `json:"notCompared,omitempty"`
 	// Extra are objects of the same resources that only the cluster has. They are no difference.
 	Extra    []kube.Key `json:"extra,omitempty"`
-	Findings []Finding  `json:"findings,omitempty"` // about files
+	Findings []Finding  `json:"findings,omitempty"` // about files, selectors, and kinds that cannot be read
 }
 
 // Same tells whether the cluster has all that the commit has, as it has it, but for what would run
@@ -91,7 +91,7 @@ func Verify(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*
 	}
 	v := &Verification{
 		Commit: s.Commit, Time: s.Time, ClusterUID: m.plan.ClusterUID, Objects: len(m.targets),
-		Extra: slices.SortedFunc(maps.Keys(extra.keys), sync.CompareKeys), Findings: s.Findings,
+		Extra: slices.SortedFunc(maps.Keys(extra.keys), sync.CompareKeys), Findings: m.plan.Findings,
 	}
 	for _, t := range m.targets {
 		v.add(t, opts)

@@ -48,7 +48,6 @@ func scenarios() []scenario {
 		{"push-history", measurePushHistory},
 		{"start", measureStart},
 		{"growth", growth},
-		{"history", objectHistory},
 	}
 }
 
