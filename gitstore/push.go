@@ -31,7 +31,7 @@ func (s *Store) Push(ctx context.Context) error {
 // are, at the remote, what Fetch or the last Push saw, those that it does not
 // move included: what was derived from them was derived from the present. All of
 // it happens together or not at all. Of a ref that is absent there and that it does
-// not make, git's protocol cannot say so. Errors besides Push's: ErrNotAtomic.
+// not make, git's protocol cannot say so. With nothing to move it asks nothing. Errors besides Push's: ErrNotAtomic.
 func (s *Store) PushIf(ctx context.Context) error {
 	if s.remote == nil || s.layout.own {
 		return fmt.Errorf("push %s: %w: only the clone of a remote can", s.branch, ErrUnsupported)

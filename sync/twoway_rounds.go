@@ -67,7 +67,8 @@ type writing struct {
 //
 // Invariant: nothing is written to the cluster before the remote has the
 // announcement, of the very state that is written to, and it takes that only if branch, base and
-// announcement are what was judged. Tests: TestAnnouncementLosesRace, TestMovesBeforeWrite.
+// announcement are what was judged, also where it has that very announcement from before. Tests:
+// TestAnnouncementLosesRace, TestMovesBeforeWrite, TestAnnouncedBefore.
 //
 // Invariant: a new announcement adds to what is open and to what landed, until base holds that.
 // Test: TestSecondRoundDies.
@@ -90,7 +91,7 @@ func (m *Mirror) writeOnce(ctx context.Context, judged []*judgement, told []anno
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	if err := m.setAnnouncement(ctx, entries, now); err != nil {
+	if err := m.announceAnew(ctx, entries, now); err != nil {
 		return nil, err
 	}
 	t.mine[m.repo.Ref(m.refs.Applying)] = true // even if the push's answer is lost, nothing was written

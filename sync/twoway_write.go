@@ -63,8 +63,22 @@ func (m *Mirror) setAnnouncement(ctx context.Context, writes []announced, now ti
 	} else if ok && blob == gitstore.BlobHash(content) {
 		return nil
 	}
+	return m.commitAnnouncement(ctx, content, len(writes), now)
+}
+
+// announceAnew is setAnnouncement for writes that are about to be made: the ref moves even if it
+// says so already, since a push that moves nothing does not ask the remote what it has.
+func (m *Mirror) announceAnew(ctx context.Context, writes []announced, now time.Time) error {
+	content, err := announcement{Writes: mergeWrites(writes)}.marshal()
+	if err != nil {
+		return err
+	}
+	return m.commitAnnouncement(ctx, content, len(writes), now)
+}
+
+func (m *Mirror) commitAnnouncement(ctx context.Context, content []byte, writes int, now time.Time) error {
 	// Two agents never make the same commit: each has to know its own.
-	message := fmt.Sprintf("Apply %s to %s\n\nAnnouncement: %s\n", count(len(writes), "change"), m.opts.ClusterName, rand.Text())
+	message := fmt.Sprintf("Apply %s to %s\n\nAnnouncement: %s\n", count(writes, "change"), m.opts.ClusterName, rand.Text())
 	commit, err := m.repo.CommitFile([]gitstore.Hash{m.repo.Head()}, gitstore.File{Name: announcementFile, Content: content}, message, now)
 	if err != nil {
 		return err
