@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/bulk"
 	"github.com/crmirror/crmirror/sync"
@@ -280,9 +283,14 @@ func TestPlanPermissions(t *testing.T) {
 			fatal++
 		}
 	}
-	if fatal != 2 {
-		t.Errorf("findings: %+v, want both at once", plan.Findings)
+	if fatal != 3 { // and what stands on the namespace that cannot be created
+		t.Errorf("findings: %+v, want all at once", plan.Findings)
 	}
+	wantText(t, w.action(plan, "widgets.example.com other/c").Reason, "namespace other is not there and not restored", "may not create namespaces")
+
+	w = shop(t)
+	w.forbidden[bulk.Access{Verb: "create", Resource: crdResource}] = true
+	wantText(t, w.action(w.plan(Options{}), "widgets.example.com shop/a").Reason, "the CRD widgets.example.com is not restored", "may not create")
 }
 
 // redactedScene is a shop whose passwords, and Secrets, are redacted with a key.
@@ -342,4 +350,74 @@ func TestPlanRedacted(t *testing.T) {
 		t.Errorf("with the wrong key: got %s %+v, want unchanged", a.Verb, a.Changes)
 	}
 	wantText(t, plan.Findings[0].Text, "another key")
+}
+
+func TestPlanBySelector(t *testing.T) {
+	w := shop(t)
+	w.git(widget("shop", "mine", "1", "  labels: {team: a}\n"), nil)
+	w.git(widget("shop", "theirs", "1", "  labels: {team: b}\n"), nil)
+	selector, err := labels.Parse("team=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantVerbs(w.plan(Options{Selector: selector}), "customresourcedefinitions.apiextensions.k8s.io widgets.example.com: create",
+		"namespaces shop: create", "widgets.example.com shop/mine: create")
+}
+
+// An owner that git does not have is looked for in the cluster.
+func TestPlanOwnerInCluster(t *testing.T) {
+	w := shop(t)
+	ref := "  ownerReferences:\n  - {apiVersion: v1, kind: ConfigMap, name: settings, uid: old}\n"
+	w.git(widget("shop", "child", "1", ref), nil)
+	w.live("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop, uid: new}\n")
+	a := w.action(w.plan(Options{}), "widgets.example.com shop/child")
+	want := []Owner{{Key: kube.Key{Resource: "configmaps", Namespace: "shop", Name: "settings"}, UID: "new"}}
+	if a.Verb != Create || !slices.Equal(a.Owners, want) {
+		t.Errorf("got %s, owners %+v; want %+v", a.Verb, a.Owners, want)
+	}
+}
+
+func TestPlanOddFiles(t *testing.T) {
+	w := shop(t)
+	link := "namespaces/shop/widgets.example.com/link.yaml"
+	w.file(link, "elsewhere")
+	w.files[link] = gitstore.TreeFile{Blob: w.files[link].Blob, Mode: filemode.Symlink}
+	w.file("README.md", "mine")
+	w.file("namespaces/shop/widgets.example.com/other.yaml", widget("shop", "not-other", "1"))
+	w.file("namespaces/shop/widgets.example.com/lfs.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+	long := strings.Repeat("long.", 50) + "x"
+	w.git(widget("shop", long, "1"), nil)
+	plan := w.plan(Options{})
+	if a := w.action(plan, "widgets.example.com shop/"+long); a.Verb != Create {
+		t.Errorf("a cut name: got %s %s, want create", a.Verb, a.Reason)
+	}
+	wantText(t, w.action(plan, "widgets.example.com shop/other").Reason, "names another object")
+	wantText(t, w.action(plan, "widgets.example.com shop/lfs").Reason, "LFS")
+	if !slices.ContainsFunc(plan.Findings, func(f Finding) bool { return f.What == link && f.Fatal && strings.Contains(f.Text, "symbolic link") }) {
+		t.Errorf("findings: %+v, want one about the symbolic link", plan.Findings)
+	}
+}
+
+func TestPlanStatus(t *testing.T) {
+	w := shop(t)
+	tree := sync.NewTree("lab", kube.Selection{Select: []kube.Rule{{Resources: []string{"*"}, Shape: kube.Shape{Status: true}}}})
+	tree.ClusterUID = "old"
+	marker, err := tree.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.file(sync.MarkerName, string(marker))
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.git(widget("shop", "a", "1")+"status: {ready: true, seen: {x: 1}, gone: 1}\n", &kube.Shape{Status: true})
+	w.live(widget("shop", "a", "1") + "status: {ready: false, seen: {x: 1}, new: 2}\n")
+	a := w.action(w.plan(Options{}), "widgets.example.com shop/a")
+	var got []string
+	for _, c := range a.Changes {
+		got = append(got, c.Field+" "+c.Kind)
+	}
+	want := []string{"status.gone only in git", "status.new only in the cluster", "status.ready differs"}
+	if a.Verb != Skip || !slices.Equal(got, want) {
+		t.Errorf("got %s %q, want skip %q", a.Verb, got, want)
+	}
 }

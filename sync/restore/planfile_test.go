@@ -92,6 +92,13 @@ func TestPin(t *testing.T) {
 		wantText(t, action.Reason, "moved since the plan", "make a new plan")
 	}
 
+	// What would be written now, and was not then.
+	w.git(widget("shop", "later", "1"), nil)
+	later := w.action(pinned(opts), "widgets.example.com shop/later")
+	if later.Verb != Blocked {
+		t.Errorf("got %s, want blocked: no plan said so", later.Verb)
+	}
+
 	// Carried out by now: nothing is left of it.
 	a.Object["spec"] = map[string]any{"size": int64(1)}
 	if action := w.action(pinned(opts), "widgets.example.com shop/a"); action.Verb != Unchanged {

@@ -22,14 +22,17 @@ const etcdLimit = 1536 << 10
 // preflight finds, of all that would be written, what stands in its way, and blocks that.
 func (m *maker) preflight(ctx context.Context) error {
 	m.checkNamespaces()
-	m.checkSizes()
 	m.checkDefinitions()
+	m.checkSizes()
+	m.tellNewerCRDs()
 	for _, step := range []func(context.Context) error{m.checkWebhooks, m.resolveOwners, m.checkPermissions} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	// What was blocked last may own something.
+	// Others may stand on what was blocked last, or be owned by it.
+	m.checkNamespaces()
+	m.checkDefinitions()
 	for again := true; again; {
 		again = false
 		for _, t := range m.targets {
@@ -113,6 +116,10 @@ func (m *maker) checkDefinitions() {
 			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is not restored: %s", name, planned.action.Reason), groups[name])
 		}
 	}
+}
+
+// tellNewerCRDs tells of CRDs that are left as they are, for the cluster's is ahead of git's.
+func (m *maker) tellNewerCRDs() {
 	for _, t := range m.targets {
 		if problem := m.crdProblem(t.item.Key.GroupResource(), t.item); problem != "" && !t.support {
 			m.plan.Findings = append(m.plan.Findings, Finding{What: t.action.Key.String(), Text: problem, Objects: []kube.Key{t.action.Key}})

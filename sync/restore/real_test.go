@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	gosync "sync"
 	"testing"
 	"time"
 
@@ -31,11 +32,14 @@ var (
 type reading struct {
 	*bulk.Client
 	*apply.Schemas
+	mu    *gosync.Mutex
 	lists *[]string
 }
 
 func (r reading) List(ctx context.Context, gvr schema.GroupVersionResource, namespace, selector string, fn func(*unstructured.Unstructured) error) (string, error) {
+	r.mu.Lock()
 	*r.lists = append(*r.lists, gvr.GroupResource().String()+" "+namespace)
+	r.mu.Unlock()
 	return r.Client.List(ctx, gvr, namespace, selector, fn)
 }
 
@@ -60,7 +64,7 @@ func TestPlanCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lists []string
-	r := reading{bulkClient, types, &lists}
+	r := reading{bulkClient, types, &gosync.Mutex{}, &lists}
 	w := newScene(t)
 	mirrored := map[schema.GroupResource]bool{crdResource: true}
 	for _, object := range loaded.Objects {
