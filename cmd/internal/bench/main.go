@@ -48,6 +48,7 @@ func scenarios() []scenario {
 		{"push-history", measurePushHistory},
 		{"start", measureStart},
 		{"growth", growth},
+		{"history", objectHistory},
 	}
 }
 
