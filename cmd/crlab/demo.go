@@ -51,6 +51,8 @@ type demo struct {
 	twin   live         // the object that Ada creates
 	log    bytes.Buffer // the agent's
 	done   chan error   // the agent's end
+	// cluster is that of the lab which crmirror speaks to, from 0.
+	cluster int
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
@@ -63,7 +65,7 @@ func (d *demo) tell(ctx context.Context) error {
 		return err
 	}
 	d.chapter(1, "A cluster full of custom resources, and an empty repository")
-	options := lab.Options{Clusters: 1, Load: []string{corpus}, Progress: func(line string) {
+	options := lab.Options{Clusters: 2, Load: []string{corpus}, Progress: func(line string) {
 		if !strings.HasPrefix(line, "refused:") { // the corpus has negative cases on purpose
 			d.say("   %s", line)
 		}
@@ -124,7 +126,12 @@ func (d *demo) tell(ctx context.Context) error {
 		return err
 	}
 
-	d.chapter(8, "The end")
+	d.chapter(8, "The cluster is lost, and comes back")
+	if err := d.disaster(ctx); err != nil {
+		return err
+	}
+
+	d.chapter(9, "The end")
 	if err := d.stopAgent(); err != nil {
 		return err
 	}
@@ -180,7 +187,7 @@ batch: {quiet: 1s, max: 10s}
 func (d *demo) startAgent() error {
 	d.say("   $ crmirror run --config crmirror.yaml\n")
 	d.agent = exec.Command(d.binary, "run", "--config", d.config, "--cache-dir", filepath.Join(d.lab.Dir, "git", "cache"),
-		"--kubeconfig", d.lab.Kubeconfig(0))
+		"--kubeconfig", d.lab.Kubeconfig(d.cluster))
 	d.agent.Stdout, d.agent.Stderr = &d.log, &d.log
 	if err := d.agent.Start(); err != nil {
 		return fmt.Errorf("start crmirror: %w", err)

@@ -81,7 +81,7 @@ func (d *demo) conflict(ctx context.Context) error {
 
 // crmirror runs a command beside the agent; it has to end with that exit code.
 func (d *demo) crmirror(ctx context.Context, want int, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, d.binary, append(args, "--config", d.config, "--kubeconfig", d.lab.Kubeconfig(0),
+	cmd := exec.CommandContext(ctx, d.binary, append(args, "--config", d.config, "--kubeconfig", d.lab.Kubeconfig(d.cluster),
 		"--cache-dir", filepath.Join(d.lab.Dir, "git", "cache"))...)
 	var errOut strings.Builder
 	cmd.Stderr = &errOut

@@ -12,6 +12,7 @@ import (
 
 	"github.com/crmirror/crmirror/cmd/internal/config"
 	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube/apply"
 )
 
 // isConfigError tells whether the configuration is what is wrong.
@@ -38,7 +39,10 @@ func explain(err error) string {
 
 func nextStep(err error) string {
 	var request *url.Error // of the API server: git's own errors have their classes
+	var rejected *apply.Rejected
 	switch {
+	case errors.As(err, &rejected):
+		return nextAfter(rejected.Verdict)
 	case errors.Is(err, gitstore.ErrAuth):
 		return "Check repository.auth: the token or key has to allow pushing to this repository."
 	case refusesRefs(err):
@@ -62,9 +66,22 @@ func nextStep(err error) string {
 	case apierrors.IsForbidden(err):
 		return "The account may not do this in the cluster; deploy/ has the role that crmirror needs."
 	case errors.As(err, &request) && (utilnet.IsConnectionRefused(err) || utilnet.IsTimeout(err)):
-		return "The API server cannot be reached; try: kubectl get namespaces"
+		return unreachable
 	case errors.Is(err, context.DeadlineExceeded):
 		return "It took longer than the timeouts in the configuration allow; the next start goes on from there."
+	}
+	return ""
+}
+
+const unreachable = "The API server cannot be reached; try: kubectl get namespaces"
+
+// nextAfter is the next step when the API server refused something that the whole command needs.
+func nextAfter(v apply.Verdict) string {
+	switch v {
+	case apply.Forbidden:
+		return "The account may not do this in the cluster; a restore needs to list, get, create and update what it brings back."
+	case apply.Unavailable:
+		return unreachable
 	}
 	return ""
 }

@@ -140,7 +140,7 @@ func (a *app) restoreRequest(cmd *cobra.Command, f *restoreFlags) (*restoreReque
 		fail(errors.New("--force goes with --existing update"))
 	}
 	if req.save == "" {
-		req.save = "crmirror-before-" + time.Now().Format("20060102-150405") + ".yaml"
+		req.save = unusedName(time.Now())
 	}
 	for flag, file := range map[string]string{"--plan-out": f.planOut, "--save-existing": f.save} {
 		if _, err := os.Stat(file); file != "" && !errors.Is(err, fs.ErrNotExist) {
@@ -162,6 +162,18 @@ func (a *app) restoreRequest(cmd *cobra.Command, f *restoreFlags) (*restoreReque
 		}
 	}
 	return req, cfg, err
+}
+
+// unusedName is the name of a file of that time for live objects that no other restore has made.
+func unusedName(now time.Time) string {
+	stem := "crmirror-before-" + now.Format("20060102-150405")
+	name := stem + ".yaml"
+	for i := 2; ; i++ {
+		if _, err := os.Stat(name); err != nil {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d.yaml", stem, i)
+	}
 }
 
 // takePlan reads the plan, and takes from it what the flags do not say.

@@ -253,7 +253,7 @@ func (m *maker) wanted(ctx context.Context, t *target) (*Desired, error) {
 	d, err := m.s.Wanted(ctx, t.item, "", m.opts)
 	var unreadable *FileError
 	if errors.As(err, &unreadable) {
-		t.decide(Blocked, "its file cannot be read: "+sync.Printable(unreadable.Err.Error(), messageRunes))
+		t.decide(Blocked, "its file "+t.item.Path+" cannot be read: "+sync.Printable(unreadable.Err.Error(), messageRunes))
 		return nil, nil
 	}
 	if err != nil {
