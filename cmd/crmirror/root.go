@@ -71,6 +71,7 @@ func rootCommand(env environment) *cobra.Command {
 
   crmirror backup --repo ./backup       one backup of every custom resource, into a repository
   crmirror run --config crmirror.yaml   the agent: every change becomes a pushed commit
+  crmirror restore --repo ./backup      the cluster is lost: everything back, and proven
 
 It finds the cluster as kubectl does.`,
 		SilenceErrors: true,
