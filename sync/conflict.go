@@ -234,6 +234,9 @@ func (m *Mirror) tellJudged(ctx context.Context, report *Report, judged []*judge
 		}
 		for _, f := range j.decision.Findings {
 			text := string(f.Kind) + ": " + f.Path.String()
+			if f.Kind == threeway.DropsFinalizer {
+				text += "; put it back, or set apply.removeFinalizers"
+			}
 			if line := kube.Line(j.file, stepsOf(j.git, f.Path)); line > 0 {
 				text = fmt.Sprintf("line %d: %s", line, text)
 			}

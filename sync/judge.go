@@ -216,7 +216,7 @@ func (m *Mirror) decide(j *judgement) {
 	}
 	d, err := threeway.Decide(threeway.Input{
 		Base: j.base.content, Git: j.git, Cluster: j.cluster,
-		Unknown: j.base.unknown, Type: j.typ, Shaped: j.shaped,
+		Unknown: j.base.unknown, Type: j.typ, Shaped: j.shaped, KeepFinalizers: !m.two.opts.RemoveFinalizers,
 		Judge: func(move threeway.Move) string { return m.two.object(j, move) },
 	})
 	if err != nil {

@@ -35,7 +35,9 @@ type TwoWay struct {
 	Hands   Hands
 	Prune   bool     // a file deleted in git deletes its object
 	Respect []string // field managers whose fields are never taken
-	DryRun  bool     // nothing is written, neither to the cluster nor to git
+	// RemoveFinalizers lets the removal of a finalizer in git through to the cluster; else it is a finding.
+	RemoveFinalizers bool
+	DryRun           bool // nothing is written, neither to the cluster nor to git
 	// Trial lets a dry run make its writes with Hands, which have to be such that
 	// the server stores nothing: what it refuses is told. Without, the server is not asked.
 	Trial bool
@@ -71,6 +73,8 @@ type twoWay struct {
 	wrote   map[kube.Key]bool      // an informer may lag behind our own write
 	taken   map[kube.Key][]loss
 	left    map[kube.Key]leftOpen // what is open about an object, as it was judged last
+	// readable are the contents of files that are known to be objects.
+	readable map[gitstore.Hash]bool
 
 	judging map[kube.Key]bool // in this cycle; the mirror leaves them alone
 	agreed  []gitstore.Edit   // of base: what both sides were seen to have
@@ -97,6 +101,8 @@ func newTwoWay(opts TwoWay) *twoWay {
 		wrote:   map[kube.Key]bool{},
 		taken:   map[kube.Key][]loss{},
 		left:    map[kube.Key]leftOpen{},
+
+		readable: map[gitstore.Hash]bool{},
 	}
 }
 

@@ -51,6 +51,7 @@ func (s *session) twoWay(conn *rest.Config) (*sync.TwoWay, error) {
 	return &sync.TwoWay{
 		Hands: h, Prune: s.cfg.Apply.Prune, Respect: s.cfg.Apply.RespectManagers,
 		DryRun: s.dry != writes, Trial: s.dry == onlyAsks,
+		RemoveFinalizers: s.cfg.Apply.RemoveFinalizers,
 	}, nil
 }
 

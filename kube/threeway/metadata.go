@@ -43,6 +43,16 @@ func (at place) isAnnotations() bool {
 	return at.emptyIsNot && *at.path[1].FieldName == "annotations"
 }
 
+// dropsFinalizers tells whether git's value at a place lacks a finalizer that the cluster has: one
+// of the list, or the list where git has something else in its place.
+func (at place) dropsFinalizers(in sides) bool {
+	if len(at.path) < 2 || !at.path[:2].Equals(fieldpath.MakePathOrDie("metadata", "finalizers")) {
+		return false
+	}
+	_, isList := in.G.v.([]any)
+	return !in.G.ok || len(at.path) == 2 && !isList
+}
+
 // ownerID tells owners apart by group, kind and name: a new version is no other owner.
 func ownerID(v any) fieldpath.PathElement {
 	m, _ := v.(map[string]any)

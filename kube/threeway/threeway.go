@@ -59,6 +59,9 @@ type Input struct {
 	// stand there by their keys. (By index, the list is taken as a whole.)
 	Shaped *fieldpath.Set
 
+	// KeepFinalizers makes git's removal of a finalizer a finding: it is not carried to the cluster.
+	KeepFinalizers bool
+
 	// Judge, if any, may object to a move that only one side made: the reason it returns
 	// makes it a conflict, "" lets it pass. It is asked for each field that moves,
 	// and for what comes or goes as one also for that itself. The path is valid during the call.
@@ -163,6 +166,8 @@ const (
 	EditsServerSet FindingKind = "edits metadata that only the server writes"
 	UnfitForSchema FindingKind = "does not fit the schema"
 	Unkeyed        FindingKind = "is a list with duplicate or missing keys"
+	// DropsFinalizer is found only with Input.KeepFinalizers.
+	DropsFinalizer FindingKind = "removes a finalizer, which is its controller's to remove"
 )
 
 // ErrIdentity means that the three contents are not one object, or that git's and the cluster's

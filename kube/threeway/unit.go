@@ -22,11 +22,14 @@ func (d *decider) unit(at place, in sides) result {
 // gitMoves carries git's value to the cluster, if it can be.
 //
 // Invariant: nothing dropped or redacted, or holding such, is set or removed (TestShaped,
-// TestProperties).
+// TestProperties); and a finalizer, on whose controller outside resources may wait, is not
+// removed unless that is allowed (TestKeepFinalizers).
 func (d *decider) gitMoves(at place, in sides) result {
 	switch reason := d.objection(at, in, true); {
 	case reason == ReasonShaped:
 		return d.conflict(at, in, reason)
+	case d.in.KeepFinalizers && at.dropsFinalizers(in):
+		return d.find(at, in, DropsFinalizer)
 	case in.G.ok && d.unkeyed(at, in):
 		return d.find(at, in, Unkeyed)
 	case in.G.ok && !d.types.fits(at.typ, in.G.v):

@@ -110,9 +110,10 @@ type Batch struct {
 
 // Apply is for mode two-way.
 type Apply struct {
-	Poll            time.Duration `yaml:"poll"`            // how often the remote is asked; default 30s
-	Prune           bool          `yaml:"prune"`           // a file deleted in git deletes its object
-	RespectManagers []string      `yaml:"respectManagers"` // field managers whose fields are never taken
+	Poll             time.Duration `yaml:"poll"`             // how often the remote is asked; default 30s
+	Prune            bool          `yaml:"prune"`            // a file deleted in git deletes its object
+	RemoveFinalizers bool          `yaml:"removeFinalizers"` // a finalizer removed in git is removed from the object
+	RespectManagers  []string      `yaml:"respectManagers"`  // field managers whose fields are never taken
 }
 
 // Guard limits what is deleted within ten minutes without approval.

@@ -58,7 +58,7 @@ func TestFullConfig(t *testing.T) {
 		Include:   Include{CRDs: false, Namespaces: true},
 		Redaction: Redaction{KeyFile: key},
 		Batch:     Batch{Quiet: time.Second, Max: time.Minute, MaxObjects: 500},
-		Apply:     Apply{Poll: time.Minute, Prune: true, RespectManagers: []string{"kluctl"}},
+		Apply:     Apply{Poll: time.Minute, Prune: true, RemoveFinalizers: true, RespectManagers: []string{"kluctl"}},
 		Guard:     Guard{MaxDeleteObjects: 20, MaxDeletePercent: 10},
 		Schedule:  Schedule{Resync: "@every 1h", SnapshotTag: "0 3 * * *"},
 		Log:       Log{Level: "debug", Format: "json"},
