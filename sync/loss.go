@@ -42,21 +42,32 @@ const takenBack = "taken back by "
 // tookBack names who took back a field that we had set; "" when nobody did. What was
 // found before stands in base, and thus outlives the agent.
 func (t *twoWay) tookBack(j *judgement, path fieldpath.Path) string {
-	if taken := j.base.taken; taken != nil && taken.Has(path) {
+	if hasFrom(j.base.taken, path) {
 		if owners := j.owners.Owners(path); len(owners) > 0 {
 			return owners[0].Name
 		}
 		return "its owner"
 	}
 	for _, lost := range t.taken[j.key] {
-		if lost.path.Equals(path) && lost.hasBack(j) {
+		if lost.hasBack(j, path) {
 			return lost.manager
 		}
 	}
 	return ""
 }
 
-// loss is a field that an owner lost to us, and the value that it had there. An owner
+// hasFrom tells whether a set has a path, or one that it lies below.
+func hasFrom(set *fieldpath.Set, path fieldpath.Path) bool {
+	for i := 1; set != nil && i <= len(path); i++ {
+		if set.Has(path[:i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// loss is a field that an owner lost to us, and the value that it had there: a leaf, or a
+// map, list or item that went as one and may come back leaf by leaf. An owner
 // that sets that very value again takes the field back; another value is a change like any,
 // and ends the loss.
 type loss struct {
@@ -73,7 +84,7 @@ type fieldValue struct {
 }
 
 func valueOf(object map[string]any, path fieldpath.Path) fieldValue {
-	value, present := ValueAt(object, path)
+	value, present := valueAt(object, path)
 	return fieldValue{value, present}
 }
 
@@ -81,9 +92,17 @@ func (v fieldValue) equals(o fieldValue) bool {
 	return v.present == o.present && kube.EqualValues(v.value, o.value)
 }
 
-func (l loss) hasBack(j *judgement) bool {
-	return valueOf(j.cluster, l.path).equals(l.had) &&
-		slices.ContainsFunc(j.owners.Owners(l.path), func(o apply.Owner) bool { return o.Name == l.manager })
+// hasBack tells whether the owner has a field again, the lost one or one below it.
+func (l loss) hasBack(j *judgement, path fieldpath.Path) bool {
+	if len(path) < len(l.path) || !path[:len(l.path)].Equals(l.path) {
+		return false
+	}
+	had := l.had
+	if below := path[len(l.path):]; len(below) > 0 {
+		had.value, had.present = valueAt(l.had.value, below)
+	}
+	return valueOf(j.cluster, path).equals(had) &&
+		slices.ContainsFunc(j.owners.Owners(path), func(o apply.Owner) bool { return o.Name == l.manager })
 }
 
 // lose notes the fields that owners lost by a write that landed; before is what the
@@ -123,9 +142,10 @@ func (t *twoWay) setLosses(key kube.Key, list []loss) {
 }
 
 // ValueAt returns the value at a path of decoded content, and whether there is one.
-func ValueAt(content map[string]any, path fieldpath.Path) (any, bool) {
-	var at any = content
-	steps := stepsOf(content, path)
+func ValueAt(content map[string]any, path fieldpath.Path) (any, bool) { return valueAt(content, path) }
+
+func valueAt(at any, path fieldpath.Path) (any, bool) {
+	steps := stepsOf(at, path)
 	if len(steps) != len(path) {
 		return nil, false
 	}

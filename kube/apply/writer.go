@@ -240,20 +240,24 @@ func (c *Change) result(method Method, target map[string]any, after *unstructure
 		if wanted, ok := lookup(target, path); ok && !same(got, wanted) {
 			r.Altered = append(r.Altered, path)
 		}
-		r.displaced(path, own, now)
+		r.displaced(path, own, now.Owners(path))
 	}
 	for _, path := range each(c.Remove) {
 		_, wanted := lookup(target, path)
-		if _, there := lookup(after.Object, path); there && !wanted {
+		var still []Owner // of what is not there; who owns the emptied list above owns nothing of it
+		_, there := lookup(after.Object, path)
+		if there {
+			still = now.Owners(path)
+		}
+		if there && !wanted {
 			r.Returned = append(r.Returned, path)
 		}
-		r.displaced(path, own, now)
+		r.displaced(path, own, still)
 	}
 	return r
 }
 
-func (r *Result) displaced(path fieldpath.Path, before, after Ownership) {
-	still := after.Owners(path)
+func (r *Result) displaced(path fieldpath.Path, before Ownership, still []Owner) {
 	for _, o := range before.Owners(path) {
 		if o.Name != Manager && !hasOwner(still, o) {
 			r.Displaced = append(r.Displaced, Displaced{Path: path, Owner: o})
