@@ -23,6 +23,7 @@ type Finding struct {
 
 	blob       gitstore.Hash // that it was found in
 	unreadable bool          // it may be an object's file
+	holds      kube.Key      // the object that it holds, where it is not applied from; "" for a namespace is any
 }
 
 // Report tells what a cycle did, and what of the whole needs a person. It holds

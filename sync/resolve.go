@@ -45,6 +45,10 @@ func (r *Resolution) matches(c *Conflict) bool {
 // errApplying says that an agent is between announcing a write and settling it.
 var errApplying = errors.New("an agent is applying a change of it just now, or died doing so; run crmirror apply, or let the agent settle it, and try again")
 
+// errNothingAgreed says that base has to begin with a whole cycle: it tells what is agreed of
+// every object, and what is not.
+var errNothingAgreed = errors.New("git and the cluster have agreed on nothing yet; let the agent run once, or run crmirror apply, and try again")
+
 // errOtherShape says that the files were written under other rules.
 var errOtherShape = errors.New("the files were written under other shaping rules than the configuration has; " +
 	"let the agent, or crmirror apply, re-encode them first")
@@ -87,6 +91,9 @@ func (m *Mirror) resolve(ctx context.Context, r Resolution, now time.Time) ([]Co
 	}
 	if err := m.readUnknown(ctx); err != nil {
 		return nil, err
+	}
+	if m.two.fresh {
+		return nil, fmt.Errorf("resolve: %w", errNothingAgreed)
 	}
 	applying, err := m.announcedNow(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,6 +45,9 @@ func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 	}
 	for _, keys := range []map[kube.Key]struct{}{keySet(t.unknown), keySet(t.landed)} {
 		maps.Copy(set, keys)
+	}
+	for _, e := range t.unanswered() {
+		set[e.Key] = struct{}{} // the mirror would let base move
 	}
 	for key := range m.pending {
 		if t.wrote[key] || len(t.taken[key]) > 0 || t.fresh && !m.goesAlong(key) {
@@ -87,7 +91,13 @@ func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error
 		return nil, err
 	}
 	set := map[kube.Key]struct{}{}
+	folders := foldersGone(changes)
 	for _, c := range changes {
+		if !c.Head.IsZero() && folders[c.Path] {
+			m.strange[c.Path] = Finding{Path: c.Path, blob: c.Head, unreadable: true,
+				Text: "stands where the folder of objects' files was; what it leads to is not read"}
+			continue
+		}
 		if c.Ref == c.Head && isFile(c.Mode) {
 			continue
 		}
@@ -108,6 +118,21 @@ func (m *Mirror) changedInGit(ctx context.Context) (map[kube.Key]struct{}, error
 		}
 	}
 	return set, nil
+}
+
+// foldersGone returns the folders in which files are gone: something else may stand there now, a
+// symlink or a submodule, behind which the files may be.
+func foldersGone(changes []gitstore.FileChange) map[string]bool {
+	folders := map[string]bool{}
+	for _, c := range changes {
+		if !c.Head.IsZero() {
+			continue
+		}
+		for dir := path.Dir(c.Path); dir != "." && !folders[dir]; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+	}
+	return folders
 }
 
 // goesAlong tells whether an object is mirrored only for the sake of others: a CRD or a
@@ -180,32 +205,45 @@ func (m *Mirror) misplaced(ctx context.Context, c gitstore.FileChange) error {
 	if err != nil {
 		return err
 	}
-	text, unreadable := "lies where no object's file does; it is not applied", false
+	f := Finding{Path: c.Path, Text: "lies where no object's file does; it is not applied", blob: c.Head}
 	obj, err := kube.Decode(content)
 	switch {
 	case err == nil:
-		if want, ok := m.rightPath(obj); ok {
-			text = "lies where no object's file does; it would be applied at " + m.repo.FullPath(want)
+		if want, ok := m.keyOf(obj); ok {
+			f.Text = "lies where no object's file does; it would be applied at " + m.repo.FullPath(PathOf(want))
+			f.holds = want
 		}
 	case path.Base(c.Path) == "kustomization.yaml" || errors.Is(err, kube.ErrIdentity):
 		return nil
 	default:
-		text, unreadable = err.Error(), true
+		f.Text, f.unreadable = err.Error(), true
 	}
-	m.strange[c.Path] = Finding{Path: c.Path, Text: text, blob: c.Head, unreadable: unreadable}
+	m.strange[c.Path] = f
 	return nil
 }
 
-// rightPath is where the file of a selected object lies.
-func (m *Mirror) rightPath(obj *unstructured.Unstructured) (string, bool) {
+// keyOf is the key of an object of a resource that is watched.
+func (m *Mirror) keyOf(obj *unstructured.Unstructured) (kube.Key, bool) {
 	gvk := obj.GroupVersionKind()
 	for _, s := range m.cluster.Status() {
 		gr := s.Scope.Resource
 		if kind, _, ok := m.cluster.Kind(gr); ok && gr.Group == gvk.Group && kind == gvk.Kind {
-			return PathOf(kube.Key{Group: gr.Group, Resource: gr.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}), true
+			return kube.Key{Group: gr.Group, Resource: gr.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}, true
 		}
 	}
-	return "", false
+	return kube.Key{}, false
+}
+
+// movedTo names the file that holds an object of which the own file is gone, or "".
+func (m *Mirror) movedTo(key kube.Key) string {
+	anywhere := key
+	anywhere.Namespace = ""
+	for _, at := range slices.Sorted(maps.Keys(m.strange)) {
+		if held := m.strange[at].holds; held == key || held == anywhere {
+			return m.repo.FullPath(at)
+		}
+	}
+	return ""
 }
 
 // agreeAtOnce tells whether git has what the cluster had when it was read a moment ago

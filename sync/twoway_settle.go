@@ -203,12 +203,16 @@ func (m *Mirror) agreeToDelete(judged []*judgement) {
 //
 // Invariant (DESIGN 5): an object is deleted only with prune, only if base proves that
 // git held it, only if it equals base, within the guard, and never while a file
-// of ours cannot be read. Tests: TestPrune, TestUnreadableFileStopsPrunes.
+// of ours cannot be read, or holds it elsewhere. Tests: TestPrune, TestUnreadableFileStopsPrunes,
+// TestMovedFile.
 func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.Time) (HeldSet, error) {
 	t := m.two
 	byKey := map[kube.Key]*judgement{}
 	clear(t.undone)
-	unreadable := m.unreadableFiles(judged)
+	unreadable, err := m.unreadableFile(ctx, judged)
+	if err != nil {
+		return nil, err
+	}
 	in := GuardInput{Files: m.governedFiles(), Held: m.held, Limits: m.opts.Guard, Now: now}
 	for _, j := range judged {
 		if !j.decided() || j.decision.Object != threeway.DeleteObject {
@@ -219,6 +223,8 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 			j.waiting = "deleted in git; its object stays, since apply.prune is off"
 		case unreadable != "":
 			j.waiting, j.again = "deleted in git; nothing is deleted while "+unreadable+" cannot be read", true
+		case m.movedTo(j.key) != "":
+			j.waiting, j.again = "its file was moved to "+m.movedTo(j.key)+", from where it is not applied; its object stays until the file is back, or gone", true
 		default:
 			byKey[j.key] = j
 			in.Candidates = append(in.Candidates, Candidate{Key: j.key, Reason: ReasonPruned})
@@ -228,7 +234,6 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 	if len(byKey) == 0 {
 		return nil, nil
 	}
-	var err error
 	if in.Approved, err = m.approved(ctx); err != nil {
 		return nil, err
 	}
@@ -249,8 +254,39 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 	return held, nil
 }
 
-// unreadableFiles names a file of ours that cannot be read, or "".
-func (m *Mirror) unreadableFiles(judged []*judgement) string {
+// unreadableFile names a file of ours that cannot be read, or "". The files are looked
+// at only where a deletion hangs on it, and each content once.
+func (m *Mirror) unreadableFile(ctx context.Context, judged []*judgement) (string, error) {
+	if name := m.unreadableChange(judged); name != "" || !m.two.opts.Prune ||
+		!slices.ContainsFunc(judged, func(j *judgement) bool { return j.decided() && j.decision.Object == threeway.DeleteObject }) {
+		return name, nil
+	}
+	var paths []string
+	var blobs []gitstore.Hash
+	m.repo.Walk("", func(path string, blob gitstore.Hash, mode filemode.FileMode) bool {
+		if _, _, err := KeyOf(path); err == nil && isFile(mode) && !m.two.readable[blob] {
+			paths, blobs = append(paths, path), append(blobs, blob)
+		}
+		return true
+	})
+	if err := m.repo.Prefetch(ctx, blobs); err != nil {
+		return "", err
+	}
+	for i, path := range paths {
+		content, err := m.repo.Read(ctx, blobs[i])
+		if err != nil {
+			return "", err
+		}
+		if _, _, err := decodeAt(path, content); err != nil {
+			return m.repo.FullPath(path), nil
+		}
+		m.two.readable[blobs[i]] = true
+	}
+	return "", nil
+}
+
+// unreadableChange names one among what differs from base, or "".
+func (m *Mirror) unreadableChange(judged []*judgement) string {
 	now := map[kube.Key]bool{}
 	for _, j := range judged {
 		now[j.key] = true

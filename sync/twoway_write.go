@@ -266,7 +266,7 @@ func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
 			if _, own := t.doubt[e.Key]; !own {
 				carried = append(carried, e)
 			}
-		case o.moved:
+		case o.moved && !t.fresh: // else nothing is agreed, and base begins with the whole cycle
 			news[e.Key] = o.agreement
 		}
 	}
@@ -275,7 +275,7 @@ func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if _, told := news[key]; !told && blob == l.from {
+		if _, told := news[key]; !told && blob == l.from && !t.fresh {
 			news[key] = l.agreement
 		}
 	}
