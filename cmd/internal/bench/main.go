@@ -49,6 +49,7 @@ func scenarios() []scenario {
 		{"start", measureStart},
 		{"growth", growth},
 		{"history", objectHistory},
+		{"restore", measureRestore},
 	}
 }
 
