@@ -76,6 +76,21 @@ func (a *announced) fields() *fieldpath.Set {
 	return all
 }
 
+// unmade says that the write is open, and what ends that.
+//
+// It does not end by itself: a paused agent may send a request at any time, and what keeps
+// a late one from doing harm is only that the announcement stands.
+func (a *announced) unmade() string {
+	const may = " was announced and not made; an agent that was interrupted may make it yet. It stays open until the object "
+	switch a.Action {
+	case writeCreate:
+		return "its creation" + may + "exists, or its file is back"
+	case writeDelete:
+		return "its deletion" + may + "changes or goes"
+	}
+	return "a change of it" + may + "changes"
+}
+
 // filledSince are the fields that the write only had to let be there, as empty maps or
 // lists, and that have content in the cluster now: whose that is, owning the field does
 // not tell. What the announcement does not show the value of counts as empty.

@@ -289,6 +289,12 @@ func (m *Mirror) tellLeft(report *Report) {
 		report.Findings = append(report.Findings, left.findings...)
 		report.Again = report.Again || left.retry
 	}
+	for _, key := range sortedKeys(t.unmade) {
+		e := t.unmade[key]
+		if left := t.left[key]; t.isOpen(key) && len(left.findings)+len(left.refusals) == 0 {
+			report.Findings = append(report.Findings, Finding{Path: PathOf(key), Key: key, Text: e.unmade()})
+		}
+	}
 }
 
 func (l leftOpen) empty() bool {

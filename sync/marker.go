@@ -135,8 +135,11 @@ func (m *Mirror) allListed() bool {
 // its own, when .crmirror.yaml says that it was written under others. What the
 // rules keep in addition comes with the objects themselves. It tells whether it did.
 func (m *Mirror) reshape(ctx context.Context, report *Report, now time.Time) (bool, error) {
-	if m.marker == nil || m.marker.SameShaping(&m.opts.Tree) {
+	if m.marker == nil || m.marker.SameShaping(&m.opts.Tree) && !m.lateShape() {
 		return false, nil
+	}
+	if m.two != nil {
+		clear(m.two.unshaped)
 	}
 	p := &plan{index: m.index, held: m.held}
 	var paths []string
@@ -216,8 +219,8 @@ func (m *Mirror) reshapeFile(ctx context.Context, p *plan, path string) (int, er
 
 // reshaped returns the content of a file of ours under the present rules, and the
 // key of its object. It is false for what is not ours, for an orphan, which keeps the
-// shape it has, for what has no encoding now, which is quarantined when it is read live, and
-// for a content that stays the same.
+// shape it has, for what has no encoding now, which is quarantined when it is read live,
+// for a content that stays the same, and for what has to wait.
 func (m *Mirror) reshaped(path string, content []byte) (kube.Key, []byte, bool) {
 	key, obj, err := decodeAt(path, content)
 	if err != nil || m.ours(key, content) != nil {
@@ -228,5 +231,8 @@ func (m *Mirror) reshaped(path string, content []byte) (kube.Key, []byte, bool) 
 		return key, nil, false
 	}
 	shaped, err := kube.Encode(obj, &rule.Shape)
-	return key, shaped, err == nil && !kube.Equal(shaped, content)
+	if err != nil || kube.Equal(shaped, content) || m.keepsShape(key) {
+		return key, nil, false
+	}
+	return key, shaped, true
 }

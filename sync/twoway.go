@@ -69,12 +69,15 @@ type twoWay struct {
 	landed  map[kube.Key]landing   // what is agreed since writes that no push acknowledged
 	doubt   map[kube.Key]announced // writes of this process that nobody answered
 	settled map[kube.Key]bool      // landed, and in the base that is about to be pushed
+	unmade  map[kube.Key]announced // open ones that nobody has made yet
 	undone  map[kube.Key]bool      // deletions that a person approved and that are not done yet
 	wrote   map[kube.Key]bool      // an informer may lag behind our own write
 	taken   map[kube.Key][]loss
 	left    map[kube.Key]leftOpen // what is open about an object, as it was judged last
 	// readable are the contents of files that are known to be objects.
 	readable map[gitstore.Hash]bool
+
+	unshaped map[kube.Key]bool // files that are not in the present rules' form, since a write to the object is open
 
 	judging map[kube.Key]bool // in this cycle; the mirror leaves them alone
 	agreed  []gitstore.Edit   // of base: what both sides were seen to have
@@ -92,15 +95,16 @@ type landing struct {
 
 func newTwoWay(opts TwoWay) *twoWay {
 	return &twoWay{
-		opts:    opts,
-		mine:    map[gitstore.Hash]bool{},
-		landed:  map[kube.Key]landing{},
-		settled: map[kube.Key]bool{},
-		undone:  map[kube.Key]bool{},
-		doubt:   map[kube.Key]announced{},
-		wrote:   map[kube.Key]bool{},
-		taken:   map[kube.Key][]loss{},
-		left:    map[kube.Key]leftOpen{},
+		opts:     opts,
+		mine:     map[gitstore.Hash]bool{},
+		landed:   map[kube.Key]landing{},
+		settled:  map[kube.Key]bool{},
+		undone:   map[kube.Key]bool{},
+		doubt:    map[kube.Key]announced{},
+		unshaped: map[kube.Key]bool{},
+		wrote:    map[kube.Key]bool{},
+		taken:    map[kube.Key][]loss{},
+		left:     map[kube.Key]leftOpen{},
 
 		readable: map[gitstore.Hash]bool{},
 	}
@@ -157,10 +161,33 @@ func (m *Mirror) recover(ctx context.Context, now time.Time) error {
 	return m.recoverWrites(ctx, now)
 }
 
-// mayReshape tells whether the tree may be re-encoded now: not in a dry run, and not while
-// an announced write is open, which names the base that it was judged against.
-func (m *Mirror) mayReshape() bool {
-	return m.two == nil || !m.two.opts.DryRun && len(m.two.unanswered()) == 0
+// mayReshape tells whether the tree may be re-encoded: not in a dry run.
+func (m *Mirror) mayReshape() bool { return m.two == nil || !m.two.opts.DryRun }
+
+// keepsShape tells whether an object's file is not re-encoded now, since a write to it is
+// announced whose outcome is not known. It is when that is over.
+//
+// Invariant: the base that an announcement names stays as it is, in its form too, as long as
+// the announcement is open (isOpen). Test: TestReshapeBesideOpenWrite.
+func (m *Mirror) keepsShape(key kube.Key) bool {
+	if m.two == nil || !m.two.isOpen(key) {
+		return false
+	}
+	m.two.unshaped[key] = true
+	return true
+}
+
+// lateShape tells whether a file can be re-encoded that had to wait for it.
+func (m *Mirror) lateShape() bool {
+	if m.two == nil {
+		return false
+	}
+	for key := range m.two.unshaped {
+		if !m.two.isOpen(key) {
+			return true
+		}
+	}
+	return false
 }
 
 // deriveTwoWay is derive's second half in mode two-way: it judges what git or both

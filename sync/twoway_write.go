@@ -256,6 +256,7 @@ func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
 	}
 	news := map[kube.Key]agreement{} // what base has to say
 	var carried, open []announced
+	t.unmade = map[kube.Key]announced{}
 	for _, e := range mergeWrites(entries) {
 		o, err := m.outcome(ctx, e)
 		switch {
@@ -263,6 +264,9 @@ func (m *Mirror) recoverWrites(ctx context.Context, now time.Time) error {
 			return err
 		case o.pending:
 			open = append(open, e)
+			if o.unmade {
+				t.unmade[e.Key] = e
+			}
 			if _, own := t.doubt[e.Key]; !own {
 				carried = append(carried, e)
 			}
@@ -379,6 +383,7 @@ func (m *Mirror) announcedNow(ctx context.Context) ([]announced, error) {
 // outcome is what became of an announced write.
 type outcome struct {
 	pending bool // nothing landed, and it may yet
+	unmade  bool // pending, and the object is in the state that it was announced for
 	moved   bool // base has to say something else than it does
 	agreement
 }
@@ -410,7 +415,7 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 	switch {
 	case e.Action == writeCreate && live == nil,
 		live != nil && live.GetUID() == e.UID && live.GetResourceVersion() == e.ResourceVersion:
-		return outcome{pending: true}, nil
+		return outcome{pending: true, unmade: true}, nil
 	case live == nil:
 		return whole, nil
 	case e.Action == writeCreate:
@@ -455,12 +460,13 @@ func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured
 	if j.cluster == nil {
 		return whole
 	}
-	ours := e.fields().Leaves().Intersection(owners.Applied()).Difference(e.filledSince(j.cluster))
+	told := e.fields().Leaves().RecursiveDifference(j.shaped) // the rules may be others by now
+	ours := told.Intersection(owners.Applied()).Difference(e.filledSince(j.cluster))
 	content, err := apply.Advance(base.content, j.cluster, ours, nil)
 	if err != nil {
 		return whole
 	}
-	unknown := e.fields().Leaves().Difference(ours)
+	unknown := told.Difference(ours)
 	if base.unknown.Fields != nil {
 		unknown = unknown.Union(base.unknown.Fields.Difference(ours))
 	}
