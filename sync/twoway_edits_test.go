@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	gosync "sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -243,7 +244,7 @@ func (w *writers) baseOf(th *thing) map[string]any {
 func (w *writers) work() {
 	w.faulty = false
 	restart := w.trouble()
-	_, err := w.tryTurn()
+	err := w.turnBeside()
 	w.line.mend()
 	w.untouched()
 	died := errors.Is(err, errCrash)
@@ -261,6 +262,44 @@ func (w *writers) work() {
 		w.agent()
 	}
 	w.look()
+}
+
+// turnBeside lets the agent do a cycle beside the test, which does itself what happens in it.
+func (w *writers) turnBeside() error {
+	done, over := make(chan error, 1), make(chan struct{})
+	w.over = over
+	var agent gosync.WaitGroup
+	defer agent.Wait()
+	defer close(over)
+	agent.Go(func() {
+		_, err := w.tryTurn()
+		done <- err
+	})
+	for {
+		select {
+		case call := <-w.calls:
+			call()
+		case err := <-done:
+			return err
+		}
+	}
+}
+
+// here does something in the test's goroutine, where a test can be ended, while the agent waits for it.
+// If the test is ended, the agent dies.
+func (w *writers) here(do func() error) error {
+	done := make(chan error, 1)
+	select {
+	case w.calls <- func() { done <- do() }:
+	case <-w.over:
+		return errCrash
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-w.over:
+		return errCrash
+	}
 }
 
 // trouble chooses what happens in the next cycle, and tells whether the agent is replaced
@@ -281,12 +320,12 @@ func (w *writers) trouble() bool {
 	case 2: // people go on
 		w.reach(step, func() error { w.between(people); return nil })
 	case 3:
-		w.line.arm(nth, 1, event{do: func() { w.between(people) }})
+		w.line.arm(nth, 1, event{do: func() error { return w.here(func() error { w.between(people); return nil }) }})
 	case 4: // the API server is away for a moment
 		w.line.arm(nth, 1+w.rnd.IntN(8), event{lost: lostRequest})
 		w.faulty = true
 	case 5: // its answers do not arrive
-		w.line.arm(nth, 1+w.rnd.IntN(4), event{lost: lostAnswer, do: w.mark})
+		w.line.arm(nth, 1+w.rnd.IntN(4), event{lost: lostAnswer, do: func() error { return w.here(func() error { w.mark(); return nil }) }})
 		w.faulty = true
 	case 6: // the remote is away from some step on
 		w.reach(step, func() error { w.faulty = true; return os.Rename(w.remote, w.remote+".away") })
@@ -304,8 +343,7 @@ func (w *writers) reach(step Step, do func() error) {
 			return nil
 		}
 		w.mirror.two.opts.Reached = nil
-		w.tellAll("at %s", step)
-		return do()
+		return w.here(func() error { w.tellAll("at %s", step); return do() })
 	}
 }
 
@@ -343,8 +381,6 @@ func (w *writers) untouched() {
 
 // mark notes what is announced and not settled: who comes next may have to ask about it.
 func (w *writers) mark() {
-	w.marks.Lock() // answers are lost side by side
-	defer w.marks.Unlock()
 	w.faulty = true
 	text := w.announced()
 	if text == "" {
@@ -364,10 +400,12 @@ func (w *writers) mark() {
 		th := w.things[i]
 		th.tell("not settled: %s %s", e.Action, strings.ReplaceAll(e.fields().String(), "\n", " "))
 		th.writing, th.making = e.UID, th.making || e.Action == writeCreate
+		var base map[string]any
+		if e.Base != "" {
+			base = w.read([]byte(w.git("-C", w.remote, "cat-file", "blob", e.Base)))
+		}
 		for _, f := range th.fields {
-			for p := range e.fields().All() {
-				f.may = f.may || within(p, f.path) || within(f.path, p)
-			}
+			f.may = f.may || f.touchedBy(e.fields(), base)
 		}
 	}
 }

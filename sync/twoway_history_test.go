@@ -79,6 +79,17 @@ func (f *field) settle(value string) {
 	f.at, f.made, f.may = [2]*version{agreed, agreed}, []*version{agreed}, false
 }
 
+// touchedBy tells whether a write touches the field: it, what it lies in, what lies in it; and any
+// field of an item that base does not have and that the write therefore adds.
+func (f *field) touchedBy(fields *fieldpath.Set, base map[string]any) bool {
+	touched := false
+	fields.Iterate(func(p fieldpath.Path) {
+		adds := func(item *spot) bool { return within(item.path, p) && !isThere(item.value(base)) }
+		touched = touched || within(p, f.path) || within(f.path, p) || slices.ContainsFunc(f.parents, adds)
+	})
+	return touched
+}
+
 // edit is somebody's edit on a side.
 func (f *field) edit(side int, value string, gone bool) {
 	f.at[side] = f.make(value, f.at[side])

@@ -24,7 +24,7 @@ type line struct {
 // event is what happens to a request.
 type event struct {
 	lost lossOf
-	do   func() // before it; with an answer that is lost, after it
+	do   func() error // before it; with an answer that is lost, after it
 }
 
 // lossOf is what is lost of a request.
@@ -67,7 +67,9 @@ func (l *line) now() event {
 func (l *line) trip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	e := l.now()
 	if e.do != nil && e.lost == lostNothing {
-		e.do()
+		if err := e.do(); err != nil {
+			return nil, err
+		}
 	}
 	if e.lost == lostRequest {
 		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -76,10 +78,11 @@ func (l *line) trip(r *http.Request, next http.RoundTripper) (*http.Response, er
 	if e.lost != lostAnswer || err != nil {
 		return answer, err
 	}
+	lost := errors.New("the connection was lost")
 	if e.do != nil && r.Method != http.MethodGet {
-		e.do()
+		lost = errors.Join(lost, e.do())
 	}
-	return nil, errors.Join(errors.New("the connection was lost"), answer.Body.Close())
+	return nil, errors.Join(lost, answer.Body.Close())
 }
 
 type tripper func(*http.Request) (*http.Response, error)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	gosync "sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,7 +53,7 @@ func TestTwoWriters(t *testing.T) {
 //     lost) may be asked about though one side alone edited it: whether the write landed and was
 //     changed since, or never landed, is told by nothing. Neither side is overwritten. Where
 //     the announced write creates or deletes the object, or it was made anew meanwhile, this is so
-//     for all of it.
+//     for all of it; where it adds an item, for all of the item, defaults of the server included.
 //   - An object that an agent created before it died, and that somebody deleted before the next
 //     looked, is created once more: it looks as if it had never been there.
 //   - A field that the agent took from its owner, and that this owner sets to the same as before, is
@@ -67,9 +66,10 @@ type writers struct {
 	clone  string // a person's
 	base   string // a worktree of it, for base
 	line   *line
-	marks  gosync.Mutex
-	inside bool // a cycle of the agent, between two of its steps
-	faulty bool // something was done to the present cycle
+	calls  chan func()   // what is to be done in the test's goroutine
+	over   chan struct{} // closed when no cycle is awaited any more
+	inside bool          // a cycle of the agent, between two of its steps
+	faulty bool          // something was done to the present cycle
 	counts map[string]int
 }
 
@@ -88,7 +88,7 @@ type thing struct {
 func newWriters(t *testing.T, seed uint64) *writers {
 	t.Helper()
 	t.Logf("seed %d", seed)
-	w := &writers{pair: newPair(t), rnd: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
+	w := &writers{pair: newPair(t), rnd: rand.New(rand.NewPCG(seed, 0)), calls: make(chan func()), counts: map[string]int{}}
 	w.line = newLine(w.pair, kubetest.Shared(t).Config)
 	w.opts.Prune = true
 	w.guard = Limits{MaxDeleteObjects: 1 << 20, MaxDeletePercent: 100}
