@@ -156,7 +156,7 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 		return
 	}
 	switch {
-	case m.opts.runs(gr):
+	case m.runs[gr]:
 		t.decide(Skip, fmt.Sprintf("differs, and would run again; to restore it, name %s in --resources", gr))
 		return
 	case statusIsLeft(live, c):

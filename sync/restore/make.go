@@ -25,7 +25,7 @@ import (
 // listing per version. What keeps an object from being written is in the Plan; the error is about
 // the cluster or the repository, or about options that make no sense.
 func Make(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Plan, error) {
-	m := &maker{s: s, cluster: cluster, opts: opts, plan: &Plan{Commit: s.Commit, Time: s.Time}}
+	m := &maker{s: s, cluster: cluster, opts: opts, runs: opts.running(), plan: &Plan{Commit: s.Commit, Time: s.Time}}
 	for _, step := range []func(context.Context) error{
 		m.look, m.choose, m.compare, m.decode, m.preflight,
 	} {
@@ -42,6 +42,7 @@ type maker struct {
 	s       *Snapshot
 	cluster Cluster
 	opts    *Options
+	runs    map[schema.GroupResource]bool // what is left out because it would run again
 	plan    *Plan
 
 	served *bulk.Served
@@ -226,7 +227,7 @@ func (m *maker) decode(ctx context.Context) error {
 // missing decides about an object that the cluster lacks.
 func (m *maker) missing(ctx context.Context, t *target) error {
 	gr := t.item.Key.GroupResource()
-	if m.opts.runs(gr) {
+	if m.runs[gr] {
 		t.decide(Skip, fmt.Sprintf("would run again; to restore it, name %s in --resources", gr))
 		return nil
 	}

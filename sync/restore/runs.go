@@ -5,7 +5,6 @@ import (
 	_ "embed" // runs.txt
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,11 +44,17 @@ func ReadRuns(r io.Reader) ([]string, error) {
 	return runs, lines.Err()
 }
 
-// runs tells whether objects of a resource run when created and are not asked for by name.
-func (o *Options) runs(gr schema.GroupResource) bool {
+// running returns the resources that run when created and are not asked for by name.
+func (o *Options) running() map[schema.GroupResource]bool {
 	list := o.Runs
 	if list == nil {
 		list = DefaultRuns()
 	}
-	return slices.Contains(list, gr.String()) && !o.named(gr)
+	running := map[schema.GroupResource]bool{}
+	for _, name := range list {
+		if gr := schema.ParseGroupResource(name); !o.named(gr) {
+			running[gr] = true
+		}
+	}
+	return running
 }

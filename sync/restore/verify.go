@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,7 +51,7 @@ type NotCompared struct {
 
 // Verification is what came of comparing a cluster with a commit.
 type Verification struct {
-	Commit     gitstore.Hash `json:"commit"`
+	Commit     gitstore.Hash `json:"-"`    // "commit" in JSON
 	Time       time.Time     `json:"time"` // of the commit
 	ClusterUID string        `json:"clusterUID"`
 	Objects    int           `json:"objects"` // of the commit that were looked for
@@ -61,6 +62,15 @@ type Verification struct {
 	// Extra are objects of the same resources that only the cluster has. They are no difference.
 	Extra    []kube.Key `json:"extra,omitempty"`
 	Findings []Finding  `json:"findings,omitempty"` // about files, selectors, and kinds that cannot be read
+}
+
+// MarshalJSON writes the hash as text.
+func (v Verification) MarshalJSON() ([]byte, error) {
+	type plain Verification
+	return json.Marshal(struct {
+		Commit string `json:"commit"`
+		plain
+	}{v.Commit.String(), plain(v)})
 }
 
 // Same tells whether the cluster has all that the commit has, as it has it, but for what would run
@@ -79,7 +89,7 @@ func (v *Verification) Same() bool {
 // encoding that lies in git; the rest it compares field by field.
 func Verify(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Verification, error) {
 	extra := extras{s: s, opts: opts, keys: map[kube.Key]bool{}}
-	m := &maker{s: s, cluster: cluster, opts: opts, plan: &Plan{}, extra: extra.see}
+	m := &maker{s: s, cluster: cluster, opts: opts, runs: opts.running(), plan: &Plan{}, extra: extra.see}
 	var err error
 	if extra.rules, err = opts.rules(); err != nil {
 		return nil, err
@@ -94,14 +104,15 @@ func Verify(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*
 		Extra: slices.SortedFunc(maps.Keys(extra.keys), sync.CompareKeys), Findings: m.plan.Findings,
 	}
 	for _, t := range m.targets {
-		v.add(t, opts)
+		v.add(t, m.runs[t.item.Key.GroupResource()])
 	}
 	slices.SortFunc(v.Differences, func(a, b Difference) int { return sync.CompareKeys(a.Key, b.Key) })
 	slices.SortFunc(v.NotCompared, func(a, b NotCompared) int { return sync.CompareKeys(a.Key, b.Key) })
 	return v, nil
 }
 
-func (v *Verification) add(t *target, opts *Options) {
+// add counts an object, or tells of it. One that runs would do its work again.
+func (v *Verification) add(t *target, runs bool) {
 	a := t.action
 	if len(t.notCompared) > 0 {
 		v.NotCompared = append(v.NotCompared, NotCompared{Key: a.Key, Fields: t.notCompared})
@@ -117,7 +128,7 @@ func (v *Verification) add(t *target, opts *Options) {
 		d.State = Differs
 	case a.Verb != "":
 		d.State, d.Reason = Unknown, a.Reason
-	case opts.runs(a.From.GroupResource()):
+	case runs:
 		d.State = WouldRun
 	default:
 		d.State = Missing
