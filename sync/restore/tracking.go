@@ -29,12 +29,13 @@ var trackingMarks = [...]struct {
 	{"Config Sync", "annotations", "configsync.gke.io/resource-id", ""},
 	{"cli-utils", "annotations", "config.k8s.io/owning-inventory", ""},
 	{"kubectl", "labels", "applyset.kubernetes.io/part-of", ""},
-	{"Rancher Fleet", "labels", "objectset.rio.cattle.io/hash", ""},
-	{"Rancher Fleet", "annotations", "objectset.rio.cattle.io/id", ""},
-	{"Rancher Fleet", "annotations", "objectset.rio.cattle.io/owner-gvk", ""},
-	{"Rancher Fleet", "annotations", "objectset.rio.cattle.io/owner-name", ""},
-	{"Rancher Fleet", "annotations", "objectset.rio.cattle.io/owner-namespace", ""},
-	{"Rancher Fleet", "annotations", "objectset.rio.cattle.io/applied", ""},
+	// k3s, RKE2 and Fleet apply through the same library as Rancher.
+	{"Rancher", "labels", "objectset.rio.cattle.io/hash", ""},
+	{"Rancher", "annotations", "objectset.rio.cattle.io/id", ""},
+	{"Rancher", "annotations", "objectset.rio.cattle.io/owner-gvk", ""},
+	{"Rancher", "annotations", "objectset.rio.cattle.io/owner-name", ""},
+	{"Rancher", "annotations", "objectset.rio.cattle.io/owner-namespace", ""},
+	{"Rancher", "annotations", "objectset.rio.cattle.io/applied", ""},
 }
 
 // Tracking lists what Options.StripTracking leaves out, a line each for people to read:
