@@ -208,6 +208,7 @@ func (a *app) restore(ctx context.Context, cfg *config.Config, req *restoreReque
 		return err
 	}
 	defer func() { err = errors.Join(err, c.store.Close()) }()
+	req.opts.ReleaseOwnership = req.release // it is no part of a saved plan
 	plan, err := restore.Make(ctx, c.snapshot, c.target, req.opts)
 	if err != nil {
 		return err
@@ -250,7 +251,7 @@ func (a *app) carryOut(ctx context.Context, c *comparison, plan *restore.Plan, r
 	saver := restore.NewSaver(req.save)
 	bar := newProgressBar(a.env.stderr)
 	report, err := restore.Execute(ctx, c.snapshot, c.target, plan, restore.ExecuteOptions{
-		Options: *req.opts, Concurrency: req.concurrency, ReleaseOwnership: req.release, Saver: saver, Progress: bar.show,
+		Options: *req.opts, Concurrency: req.concurrency, Saver: saver, Progress: bar.show,
 	})
 	bar.finish()
 	if err = errors.Join(err, saver.Close()); err != nil {

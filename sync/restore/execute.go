@@ -45,8 +45,6 @@ type ExecuteOptions struct {
 	// Concurrency is how many requests may be under way at once. Zero means as many as make it
 	// quicker, up to 64.
 	Concurrency int
-	// ReleaseOwnership gives up the fields of what was written: a second write for each object.
-	ReleaseOwnership bool
 	// Patience is how long what fails for a while is tried again, and how long a CRD may take to
 	// be served. Zero means two minutes.
 	Patience time.Duration

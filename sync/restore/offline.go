@@ -24,8 +24,8 @@ type schemas struct {
 }
 
 // crdSchema checks objects of one version of a CRD as a server that has it would. Rules in CEL
-// (x-kubernetes-validations) are left to the server: the library for them is as large as all of
-// client-go.
+// (x-kubernetes-validations) are not checked here: the server checks them when the object is created, and
+// refuses what breaks one.
 type crdSchema struct {
 	err       error // it has none that a server takes
 	fields    *structural.Structural

@@ -66,6 +66,8 @@ type Options struct {
 	StripFinalizers bool
 	// StripTracking leaves out the labels and annotations by which other tools claim objects; see Tracking.
 	StripTracking bool
+	// ReleaseOwnership gives up the fields of what was written: a second write for each object.
+	ReleaseOwnership bool
 	// Runs are the resources that run when created; nil means DefaultRuns.
 	Runs []string
 	// Respect are the field managers that would set a field back.

@@ -213,7 +213,11 @@ func (m *maker) checkPermissions(ctx context.Context) error {
 		all := access
 		all.Namespace = ""
 		if !everywhere[all] && !single[access] {
-			m.report(access.Resource.String(), "you may not "+accessText(access), needs[access])
+			text := "you may not " + accessText(access)
+			if m.opts.ReleaseOwnership && access.Verb == "update" && access.Subresource == "" {
+				text += ", which --release-ownership takes too"
+			}
+			m.report(access.Resource.String(), text, needs[access])
 		}
 	}
 	return nil
@@ -227,13 +231,19 @@ func (m *maker) needed(t *target) []bulk.Access {
 			Verb: verb, Resource: t.item.Key.GroupResource(), Subresource: subresource, Namespace: t.action.Key.Namespace,
 		})
 	}
-	switch t.action.Verb {
-	case Create:
+	release := m.opts.ReleaseOwnership
+	switch v := t.action.Verb; {
+	case t.support && t.found: // others stand on it as it is
+		return nil
+	case v == Create:
 		need("create", "")
-	case Update:
+	case v == Update, v == Unchanged && release && t.action.Held:
 		need("update", "")
 	default:
 		return nil
+	}
+	if release && t.action.Verb == Create {
+		need("update", "")
 	}
 	need("get", "")
 	if t.action.Phase == CRDs {

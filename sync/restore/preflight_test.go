@@ -191,3 +191,39 @@ func TestPlanTellsOfTypingMistakes(t *testing.T) {
 	}
 	wantText(t, err.Error(), "Widgets", "a/b", "names", "burn", "B!")
 }
+
+// To release what was written is to write it again.
+func TestPlanReleaseNeedsPermission(t *testing.T) {
+	const created, held = "widgets.example.com shop/a", "widgets.example.com shop/b"
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.live(widget("shop", "b", "2", "  managedFields:\n  - {manager: "+bulk.FieldManager+", operation: Update}\n"))
+	w.forbidden[bulk.Access{Verb: "update", Resource: widgets, Namespace: "shop"}] = true
+	plan := w.plan(Options{})
+	if a := w.action(plan, created); a.Verb != Create {
+		t.Errorf("got %s %s, want create", a.Verb, a.Reason)
+	}
+	plan = w.plan(Options{ReleaseOwnership: true})
+	a := w.action(plan, created)
+	if a.Verb != Blocked {
+		t.Errorf("got %s, want blocked", a.Verb)
+	}
+	wantText(t, a.Reason, "may not update widgets.example.com in namespace shop", "--release-ownership")
+	if a := w.action(plan, held); a.Verb != Unchanged {
+		t.Errorf("got %s, want unchanged", a.Verb)
+	}
+	if !slices.ContainsFunc(plan.Findings, func(f Finding) bool { return f.Fatal && len(f.Objects) == 2 && f.Objects[1].Name == "b" }) {
+		t.Errorf("findings: %+v, want both objects", plan.Findings)
+	}
+}
+
+// Nothing is asked for about what others stand on and is there already.
+func TestPlanNeedsNothingOfWhatIsThere(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop") + "    team: x\n")
+	w.live(widgetCRD("v1"))
+	w.forbidden[bulk.Access{Verb: "update", Resource: namespaceResource}] = true
+	w.wantVerbs(w.plan(Options{Resources: []string{"widgets.example.com"}, Names: []string{"a"}, Existing: ExistingUpdate}),
+		"widgets.example.com shop/a: create")
+}

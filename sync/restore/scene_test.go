@@ -249,9 +249,7 @@ func (w *scene) Get(_ context.Context, gvr schema.GroupVersionResource, namespac
 func (w *scene) Allowed(_ context.Context, accesses []bulk.Access) ([]bulk.Permission, error) {
 	answers := make([]bulk.Permission, len(accesses))
 	for i, access := range accesses {
-		all := access
-		all.Namespace = ""
-		answers[i].Allowed = !w.forbidden[access] && !(access.Namespace == "" && w.forbiddenSomewhere(access))
+		answers[i].Allowed = !w.forbidden[access] && (access.Namespace != "" || !w.forbiddenSomewhere(access))
 	}
 	return answers, nil
 }
