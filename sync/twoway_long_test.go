@@ -10,7 +10,7 @@ import (
 	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
-// TestTwoWritersLong is TestTwoWriters with thousands of edits, over dozens of objects, of
+// TestTwoWritersLong is TestTwoWriters with two thousand edits, over dozens of objects, of
 // kinds of real projects too where their corpus is at hand.
 func TestTwoWritersLong(t *testing.T) {
 	root, err := kubetest.Root()
@@ -27,5 +27,5 @@ func TestTwoWritersLong(t *testing.T) {
 	if corpus != own {
 		w.install(corpus, projectKinds(), 4)
 	}
-	w.run(12, 250, 25)
+	w.run(8, 250, 25)
 }
