@@ -1,10 +1,10 @@
 package sync
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,7 +39,7 @@ func (r *Resolution) matches(c *Conflict) bool {
 	return (r.Resource == "" || r.Resource == c.Key.GroupResource().String()) &&
 		(r.Name == "" || r.Name == c.Key.Name) &&
 		(r.Namespace == "" || r.Namespace == c.Key.Namespace) &&
-		(r.Field == "" || r.Field == c.Field || r.Field == Line(c.Field))
+		(r.Field == "" || r.Field == c.Field || r.Field == Line(c.Field) || "."+r.Field == c.Field)
 }
 
 // errApplying says that an agent is between announcing a write and settling it.
@@ -59,96 +59,111 @@ var errStays = errors.New("git's value cannot be applied")
 // Resolve settles the matching conflicts among those that a cycle of this Mirror has
 // reported, and pushes. Taking the cluster's side writes its values to git. Taking git's lets
 // base say that the cluster's values were agreed on, so that git's are a change to be
-// applied: the agent, or the next apply, writes them. It returns what was settled.
+// applied: the agent, or the next apply, writes them. It returns what was settled, and what matched and could not be: for a
+// single object that is an error instead, and nothing is settled.
 //
 // Invariant: nothing is written to the cluster here, and git changes only where a
 // person said so. Tests: TestResolve.
-func (m *Mirror) Resolve(ctx context.Context, r Resolution, now time.Time) ([]Conflict, error) {
+func (m *Mirror) Resolve(ctx context.Context, r Resolution, now time.Time) ([]Conflict, []Unsettled, error) {
 	for attempt := 1; ; attempt++ {
-		settled, err := m.resolve(ctx, r, now)
-		if len(settled) == 0 || err != nil {
-			return nil, err
+		s := &settling{Resolution: r, commit: gitstore.Commit{When: now}}
+		if err := m.resolve(ctx, s); err != nil {
+			return nil, nil, err
 		}
-		err = m.repo.PushIf(ctx)
+		if len(s.settled) == 0 {
+			return nil, s.left, nil
+		}
+		err := m.repo.PushIf(ctx)
 		if err == nil || !errors.Is(err, gitstore.ErrDiverged) || attempt == rederivations {
-			return settled, err
+			return s.settled, s.left, err
 		}
 		if err := m.refresh(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
 
-func (m *Mirror) resolve(ctx context.Context, r Resolution, now time.Time) ([]Conflict, error) {
+func (m *Mirror) resolve(ctx context.Context, s *settling) error {
+	if err := m.mayResolve(ctx); err != nil {
+		return err
+	}
+	keys, err := m.toResolve(ctx, s)
+	if err != nil {
+		return err
+	}
+	judged, err := m.judge(ctx, keys)
+	if err != nil {
+		return err
+	}
+	m.two.base = nil
+	for _, j := range judged {
+		if !j.decided() {
+			err = s.skip(j.key, "", errors.New(j.finding+j.waits))
+		} else if s.Labels == nil || s.Labels.Matches(labelsOf(j)) {
+			err = m.resolveOne(j, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(s.settled) == 0 {
+		return nil
+	}
+	if len(s.commit.Edits) > 0 {
+		s.commit.Message = Message(MessageInput{Cluster: m.opts.ClusterName, Changes: s.changes})
+		if m.at, err = m.repo.Commit(ctx, s.commit); err != nil {
+			return err
+		}
+	}
+	if m.two.base, err = m.withUnknown(m.two.base); err != nil {
+		return err
+	}
+	return m.moveAgreed(ctx, s.commit.When)
+}
+
+// mayResolve tells whether branch and base are such that anything can be settled.
+func (m *Mirror) mayResolve(ctx context.Context) error {
 	if err := m.checkMarker(); err != nil {
-		return nil, err
+		return err
 	}
 	if m.marker != nil && !m.marker.SameShaping(&m.opts.Tree) {
-		return nil, errOtherShape
+		return errOtherShape
 	}
 	if err := m.checkLineage(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := m.readUnknown(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if m.two.fresh {
-		return nil, fmt.Errorf("resolve: %w", errNothingAgreed)
+		return fmt.Errorf("resolve: %w", errNothingAgreed)
 	}
+	return nil
+}
+
+// toResolve returns the objects that have matching conflicts and may be settled now.
+func (m *Mirror) toResolve(ctx context.Context, s *settling) ([]kube.Key, error) {
 	applying, err := m.announcedNow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var keys []kube.Key
+	var matching, keys []kube.Key
 	for _, key := range sortedKeys(m.two.left) {
-		for _, c := range m.two.left[key].conflicts {
-			if !r.matches(&c) {
-				continue
-			}
-			if hasWrite(applying, key) {
-				return nil, fmt.Errorf("resolve %s: %w", key, errApplying)
-			}
-			keys = append(keys, key)
-			break
+		if slices.ContainsFunc(m.two.left[key].conflicts, func(c Conflict) bool { return s.matches(&c) }) {
+			matching = append(matching, key)
 		}
 	}
-	judged, err := m.judge(ctx, keys)
-	if err != nil {
+	if err := s.oneObject(matching); err != nil {
 		return nil, err
 	}
-	var settled []Conflict
-	c := gitstore.Commit{When: now}
-	m.two.base = nil
-	var changes []Change
-	for _, j := range judged {
-		if !j.decided() {
-			return nil, fmt.Errorf("resolve %s: %s%s", j.key, j.finding, j.waits)
-		}
-		if r.Labels != nil && !r.Labels.Matches(labelsOf(j)) {
-			continue
-		}
-		done, change, err := m.resolveOne(j, r, &c)
-		if err != nil {
-			return nil, fmt.Errorf("resolve %s: %w", j.key, err)
-		}
-		settled = append(settled, done...)
-		if change != nil {
-			changes = append(changes, *change)
-		}
-	}
-	if len(settled) == 0 {
-		return nil, nil
-	}
-	if len(c.Edits) > 0 {
-		c.Message = Message(MessageInput{Cluster: m.opts.ClusterName, Changes: changes})
-		if m.at, err = m.repo.Commit(ctx, c); err != nil {
+	for _, key := range matching {
+		if !hasWrite(applying, key) {
+			keys = append(keys, key)
+		} else if err := s.skip(key, "", errApplying); err != nil {
 			return nil, err
 		}
 	}
-	if m.two.base, err = m.withUnknown(m.two.base); err != nil {
-		return nil, err
-	}
-	return settled, m.moveAgreed(ctx, now)
+	return keys, nil
 }
 
 func labelsOf(j *judgement) labels.Set {
@@ -164,16 +179,19 @@ func labelsOf(j *judgement) labels.Set {
 
 // resolveOne settles an object's matching conflicts: what git is to have is added to
 // the commit, what base is to say to base's edits.
-func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit) ([]Conflict, *Change, error) {
+func (m *Mirror) resolveOne(j *judgement, s *settling) error {
 	var settled []Conflict
 	set, remove := fieldpath.NewSet(), fieldpath.NewSet()
 	whole := false
 	for _, c := range m.conflictsOf(j, nil) {
-		if !r.matches(&c) {
+		if !s.matches(&c) {
 			continue
 		}
-		if r.Take == TakeGit && c.Instead != "" {
-			return nil, nil, fmt.Errorf("%s: %w: %s; %s, or take the cluster's: --take cluster", cmp.Or(c.Field, "the object"), errStays, c.Reason, c.Instead)
+		if s.Take == TakeGit && c.Instead != "" {
+			if err := s.skip(j.key, c.Field, fmt.Errorf("%w: %s; %s, or take the cluster's: --take cluster", errStays, c.Reason, c.Instead)); err != nil {
+				return err
+			}
+			continue
 		}
 		settled = append(settled, c)
 		switch {
@@ -186,40 +204,47 @@ func (m *Mirror) resolveOne(j *judgement, r Resolution, commit *gitstore.Commit)
 		}
 	}
 	if len(settled) == 0 {
-		return nil, nil, nil
+		return nil
 	}
-	// What the cluster moved besides goes to git with it: base has it from now on.
-	base, file := agreement{content: j.cluster}, j.git
-	if whole && r.Take == TakeCluster {
-		file = j.cluster
+	base, file, err := j.settledWith(s.Take, set, remove, whole)
+	if err != nil {
+		return s.skip(j.key, "", err)
 	}
-	if !whole {
-		file = j.decision.File
-		open := gaps{unknown: j.decision.Unknown, taken: takenBackIn(j.decision.Conflicts)}
-		base = agreement{content: j.decision.Kept, gaps: open.without(set.Union(remove))}
-		var err error
-		if base.content, err = apply.Advance(base.content, j.cluster, set, remove); err != nil {
-			return nil, nil, err
-		}
-		if r.Take == TakeCluster {
-			if file, err = apply.Advance(file, j.cluster, set, remove); err != nil {
-				return nil, nil, err
-			}
-		}
+	baseEdit, err := m.baseEdit(j.key, base)
+	if err != nil {
+		return s.skip(j.key, "", err)
 	}
-	var change *Change
 	if file == nil && j.git != nil || file != nil && (j.git == nil || !sameObject(file, j.git)) {
 		edit, err := m.fileEdit(j, file)
 		if err != nil {
-			return nil, nil, err
+			return s.skip(j.key, "", err)
 		}
-		commit.Edits = append(commit.Edits, edit)
-		change = changeOf(j, edit, file)
+		s.commit.Edits, s.changes = append(s.commit.Edits, edit), append(s.changes, *changeOf(j, edit, file))
 	}
 	m.two.setUnknown(j.key, base.gaps)
-	edit, err := m.baseEdit(j.key, base)
-	m.two.base = append(m.two.base, edit)
-	return settled, change, err
+	m.two.base = append(m.two.base, baseEdit)
+	s.settled = append(s.settled, settled...)
+	return nil
+}
+
+// settledWith returns what base and git's file are to have when these fields, or the object, are
+// settled with a side.
+func (j *judgement) settledWith(take Side, set, remove *fieldpath.Set, whole bool) (agreement, map[string]any, error) {
+	// What the cluster moved besides goes to git with it: base has it from now on.
+	if whole && take == TakeCluster {
+		return agreement{content: j.cluster}, j.cluster, nil
+	}
+	if whole {
+		return agreement{content: j.cluster}, j.git, nil
+	}
+	open := gaps{unknown: j.decision.Unknown, taken: takenBackIn(j.decision.Conflicts)}
+	base := agreement{gaps: open.without(set.Union(remove))}
+	var err error
+	if base.content, err = apply.Advance(j.decision.Kept, j.cluster, set, remove); err != nil || take != TakeCluster {
+		return base, j.decision.File, err
+	}
+	file, err := apply.Advance(j.decision.File, j.cluster, set, remove)
+	return base, file, err
 }
 
 // fileEdit lets an object's file have that content.

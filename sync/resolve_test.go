@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/crmirror/crmirror/kube"
 )
 
 // resolve settles conflicts as a command of its own does, beside the agent.
@@ -22,8 +24,8 @@ func (p *pair) tryResolve(r Resolution) ([]Conflict, error) {
 	p.cache = p.t.TempDir()
 	p.startAs(&TwoWay{DryRun: true, Prune: p.opts.Prune, Respect: p.opts.Respect})
 	p.cycle()
-	settled, err := p.mirror.Resolve(p.t.Context(), r, p.now)
-	p.cache = agentCache
+	settled, left, err := p.mirror.Resolve(p.t.Context(), r, p.now)
+	p.cache, p.unsettled = agentCache, left
 	p.agent()
 	return settled, err
 }
@@ -147,4 +149,52 @@ func TestResolveWhatCannotBeApplied(t *testing.T) {
 	p.settled()
 	p.want("gone", "", "", "")
 	p.want("owned", of("{size: 1, color: blue}"), of("{size: 1, color: blue}"), of("{size: 1, color: blue}"))
+}
+
+// TestResolveAllButOne: one object that cannot be settled keeps no other from it, nor does a field
+// another one of the same object. Named, it is an error.
+func TestResolveAllButOne(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1, color: red}"})
+	p.opts.Respect = []string{"hpa"}
+	p.patch("hpa", "b", "{size: 4}")
+	p.agent()
+	p.settled()
+	p.edit("both", map[string]string{"a": of("{size: 2}"), "b": of("{color: green, size: 2}")})
+	p.patch("kubectl-edit", "a", "{size: 3}")
+	p.patch("kubectl-edit", "b", "{color: blue}")
+	p.wantConflicts(p.settled(), ".spec.size", ".spec.color", ".spec.size")
+	if _, err := p.tryResolve(Resolution{Take: TakeGit, Name: "b"}); !errors.Is(err, errStays) {
+		t.Errorf("resolve b: %v, want that git's value cannot be applied", err)
+	}
+	if got := p.resolve(Resolution{Take: TakeGit}); len(got) != 2 {
+		t.Errorf("settled %v, want a and b's color", got)
+	}
+	if len(p.unsettled) != 1 || p.unsettled[0].Key.Name != "b" || p.unsettled[0].Field != ".spec.size" || !errors.Is(p.unsettled[0].Err, errStays) {
+		t.Errorf("left %v, want b's size", p.unsettled)
+	}
+	p.wantConflicts(p.settled(), ".spec.size")
+	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+	p.want("b", of("{color: green, size: 4}"), of("{color: green, size: 2}"), of("{color: green, size: 4}"))
+}
+
+// TestResolveOneObject: a name without a namespace does not stand for all objects of that name, and a
+// field may be named without the leading dot.
+func TestResolveOneObject(t *testing.T) {
+	r := Resolution{Resource: "widgets.example.com", Name: "web", Field: "spec.size"}
+	in := func(namespace string) kube.Key {
+		return kube.Key{Group: "example.com", Resource: "widgets", Namespace: namespace, Name: "web"}
+	}
+	if !r.matches(&Conflict{Key: in("one"), Field: ".spec.size"}) {
+		t.Error("a field without the leading dot is not found")
+	}
+	if err := r.oneObject([]kube.Key{in("one")}); err != nil {
+		t.Errorf("one object: %v", err)
+	}
+	err := r.oneObject([]kube.Key{in("one"), in("two")})
+	if err == nil || !strings.Contains(err.Error(), in("one").String()+", "+in("two").String()) || !strings.Contains(err.Error(), "-n NAMESPACE") {
+		t.Errorf("two objects: %v, want an error that names both", err)
+	}
+	if err := (&Resolution{}).oneObject([]kube.Key{in("one"), in("two")}); err != nil {
+		t.Errorf("all: %v", err)
+	}
 }

@@ -133,7 +133,7 @@ func TestResolveBeforeFirstRun(t *testing.T) {
 	p.cache = t.TempDir()
 	p.startAs(&TwoWay{DryRun: true})
 	p.cycle()
-	if _, err := p.mirror.Resolve(t.Context(), Resolution{Take: TakeGit, Name: "x"}, p.now); !errors.Is(err, errNothingAgreed) {
+	if _, _, err := p.mirror.Resolve(t.Context(), Resolution{Take: TakeGit, Name: "x"}, p.now); !errors.Is(err, errNothingAgreed) {
 		t.Fatalf("resolve: %v, want %v", err, errNothingAgreed)
 	}
 	p.agent()

@@ -42,6 +42,8 @@ type pair struct {
 	dry    *hands // of dry runs
 	opts   TwoWay
 	cache  string
+
+	unsettled []Unsettled // by the last resolve
 }
 
 // hands are the real ones; a test may do something between an agent's step and the next.

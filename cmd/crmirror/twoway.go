@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,7 +179,8 @@ func (a *app) resolveCommand() *cobra.Command {
 so that git's is applied over it: by the agent at its next look at the remote, or by the next crmirror apply.
 
 RESOURCE is written as kubectl does, certificates.cert-manager.io. Without --field all conflicts of the object are
-settled. --all settles those of all objects, and can be narrowed with -n and -l.`,
+settled; -n says which where objects of that name have some in several namespaces. --all settles those of all objects, and can be
+narrowed with -n and -l; what cannot be settled is listed, and the exit code is 3 then.`,
 		Example: `  crmirror resolve certificates.cert-manager.io web -n shop --field .spec.duration --take git --config crmirror.yaml
   crmirror resolve --all -n shop --take cluster --config crmirror.yaml`,
 		Args: cobra.MaximumNArgs(2),
@@ -193,12 +196,15 @@ settled. --all settles those of all objects, and can be narrowed with -n and -l.
 		if err != nil {
 			return err
 		}
-		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "resolve"), onlyLooks, func(s *session, _ *sync.Report) error {
-			settled, err := s.mirror.Resolve(cmd.Context(), resolution, time.Now())
+		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "resolve"), onlyLooks, func(s *session, report *sync.Report) error {
+			settled, left, err := s.mirror.Resolve(cmd.Context(), resolution, time.Now())
 			if err != nil {
 				return err
 			}
-			return a.tellSettled(settled, resolution.Take)
+			if len(settled)+len(left) == 0 {
+				return noMatch(resolution, report)
+			}
+			return a.tellSettled(settled, left, resolution.Take)
 		})
 	}
 	return cmd
@@ -244,10 +250,27 @@ func (r *resolveFlags) parse(args []string) (sync.Resolution, error) {
 	return out, nil
 }
 
-func (a *app) tellSettled(settled []sync.Conflict, take sync.Side) error {
-	if len(settled) == 0 {
-		return errors.New("resolve: no conflict matches; see: crmirror conflicts")
+// noMatch says why a resolution found nothing to settle.
+func noMatch(r sync.Resolution, report *sync.Report) error {
+	var fields []string
+	for _, c := range report.Conflicts {
+		if c.Key.GroupResource().String() == r.Resource && c.Key.Name == r.Name && (r.Namespace == "" || r.Namespace == c.Key.Namespace) {
+			fields = append(fields, cmp.Or(c.Field, "(the object)"))
+		}
 	}
+	known := slices.ContainsFunc(report.Resources(), func(x sync.ResourceReport) bool { return x.Resource == r.Resource })
+	switch {
+	case len(fields) > 0:
+		return fmt.Errorf("resolve: no conflict of %s %s is of %s; it has: %s", r.Resource, r.Name, r.Field, strings.Join(fields, ", "))
+	case r.Resource != "" && !known:
+		return fmt.Errorf("resolve: %s is no resource that is mirrored; write it as plural.group, as crmirror conflicts does", r.Resource)
+	case r.Name != "":
+		return fmt.Errorf("resolve: %s %s has no conflict; see: crmirror conflicts", r.Resource, r.Name)
+	}
+	return errors.New("resolve: no conflict matches; see: crmirror conflicts")
+}
+
+func (a *app) tellSettled(settled []sync.Conflict, left []sync.Unsettled, take sync.Side) error {
 	for _, c := range settled {
 		fmt.Fprint(a.env.stdout, clean("%s\n", strings.TrimSpace(c.Key.String()+" "+c.Field)))
 	}
@@ -255,6 +278,16 @@ func (a *app) tellSettled(settled []sync.Conflict, take sync.Side) error {
 	if take == sync.TakeGit {
 		then = "The agent applies git's values at its next look at the remote; without an agent: crmirror apply."
 	}
-	_, err := fmt.Fprint(a.env.stdout, clean("%s settled. %s\n", counted(len(settled), "conflict"), then))
-	return err
+	if len(settled) == 0 {
+		then = ""
+	}
+	_, err := fmt.Fprint(a.env.stdout, clean("%s\n", strings.TrimSpace(counted(len(settled), "conflict")+" settled. "+then)))
+	if len(left) == 0 || err != nil {
+		return err
+	}
+	fmt.Fprint(a.env.stdout, clean("\nNot settled:\n"))
+	for _, u := range left {
+		fmt.Fprint(a.env.stdout, clean("  %s: %v\n", strings.TrimSpace(u.Key.String()+" "+u.Field), u.Err))
+	}
+	return errDifferences
 }
