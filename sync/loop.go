@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -249,7 +250,7 @@ func (l *Loop) done(report *Report, err error) {
 			"created": report.Created(), "changed": report.Changed(), "deleted": report.Deleted(),
 		}).Info("committed")
 	}
-	l.tellFindings(report)
+	l.tellFindings(report, err == nil)
 	first, ended, since := l.health.cycle(report, err)
 	switch {
 	case err == nil && l.started.IsZero():
@@ -268,8 +269,9 @@ func (l *Loop) done(report *Report, err error) {
 	}
 }
 
-// tellFindings logs what a person should look at, once.
-func (l *Loop) tellFindings(report *Report) {
+// tellFindings logs what a person should look at, once. What it does not find any more is over only if the
+// report is whole: a cycle that failed has not looked at everything.
+func (l *Loop) tellFindings(report *Report, whole bool) {
 	told := map[string]bool{}
 	tell := func(what, text string) (first bool) {
 		line := what + ": " + text
@@ -307,6 +309,9 @@ func (l *Loop) tellFindings(report *Report) {
 	}
 	if n := len(report.Orphans); n > 0 {
 		tell(fmt.Sprintf("%d files", n), "selected by no rule any more; they are kept as they are")
+	}
+	if !whole {
+		maps.Copy(told, l.told)
 	}
 	l.told = told
 }
