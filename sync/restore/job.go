@@ -19,12 +19,12 @@ type job struct {
 	phase  Phase
 
 	written bulk.Written
-	made    bool // it is there, as it shall be, or nearly: the status, or the ownership, may be left to do
-	met     bool // something of its name is there
-	unsure  bool // a write was sent, and no answer came
-	status  bool // git's status is still to be written
-	first   bool // and not over what a controller wrote meanwhile
-	saved   bool
+	made    bool   // it is there, as it shall be, or nearly: the status, or the ownership, may be left to do
+	met     bool   // something of its name is there
+	unsure  bool   // a write was sent, and no answer came
+	status  bool   // git's status is still to be written
+	first   bool   // and not over what a controller wrote meanwhile
+	saved   string // the resourceVersion in which it was saved
 
 	result  Result
 	notes   []string

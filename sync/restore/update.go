@@ -66,7 +66,7 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 	}
 	var more []string
 	for _, change := range comparison.Changes {
-		if !planned[change.Field] && !j.unsure {
+		if !planned[change.Field] {
 			more = append(more, change.Field)
 		}
 	}
@@ -115,12 +115,12 @@ func isOfStatus(c Change) bool {
 	return len(c.path) > 0 && c.path[0].FieldName != nil && *c.path[0].FieldName == "status"
 }
 
-// save keeps a live object before the first write to it.
+// save keeps a live object before a write to it.
 //
 // Invariant: no live object is made another one that does not lie on disk as it was
-// (TestUpdateSaves).
+// (TestUpdateSaves), in the very state in which it is written (TestUpdateSavesAgain).
 func (x *executor) save(j *job, live *unstructured.Unstructured) error {
-	if j.saved {
+	if j.saved == live.GetResourceVersion() {
 		return nil
 	}
 	if x.opts.Saver == nil {
@@ -129,6 +129,6 @@ func (x *executor) save(j *job, live *unstructured.Unstructured) error {
 	if err := x.opts.Saver.Save(live); err != nil {
 		return err
 	}
-	j.saved = true
+	j.saved = live.GetResourceVersion()
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/crmirror/crmirror/kube/apply"
 )
 
 func TestUpdate(t *testing.T) {
@@ -74,6 +76,51 @@ func TestUpdateRace(t *testing.T) {
 		t.Errorf("somebody's change was overwritten: %v", got.Object)
 	}
 	w.want(w.restore(t.Context()), map[string]Result{"a": WasConfigured})
+}
+
+// A planned field gets another value between our read and our write: that one is saved too.
+func TestUpdateSavesAgain(t *testing.T) {
+	w := newWorld(t, "saves-again")
+	w.live("a", "{size: 1}")
+	w.widget("a", "{size: 2, replicas: 1, mode: auto}")
+	var once atomic.Bool
+	w.cluster.before = func(string, map[string]any) error {
+		if !once.Swap(true) {
+			w.edit("a", func(spec map[string]any) { spec["size"] = int64(5) })
+		}
+		return nil
+	}
+	r := w.restore(t.Context())
+	w.want(r, map[string]Result{"a": WasConfigured})
+	content, err := os.ReadFile(r.Saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"  size: 1\n", "  size: 5\n"} {
+		if strings.Count(string(content), line) != 1 {
+			t.Errorf("%q is not saved once:\n%s", line, content)
+		}
+	}
+}
+
+// No answer came to our write, and somebody changes another field before we look: it stays.
+func TestUpdateUnsure(t *testing.T) {
+	w := newWorld(t, "unsure")
+	for _, name := range []string{"changed", "ours"} {
+		w.live(name, "{size: 1}")
+		w.widget(name, "{size: 2, replicas: 1, mode: auto}")
+	}
+	w.cluster.after = func(_ string, obj map[string]any) error {
+		if obj["metadata"].(map[string]any)["name"] == "changed" {
+			w.edit("changed", func(spec map[string]any) { spec["color"] = "red" })
+		}
+		return apply.ErrUncertain
+	}
+	outcomes := w.want(w.restore(t.Context()), map[string]Result{"changed": HasFailed, "ours": WasConfigured})
+	wantText(t, outcomes["changed"].Reason, "spec.color", "run again")
+	if got := w.get("changed").Object["spec"].(map[string]any)["color"]; got != "red" {
+		t.Errorf("somebody's color is %v now", got)
+	}
 }
 
 // What the plan does not list is not changed.
