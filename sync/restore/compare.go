@@ -29,6 +29,12 @@ type Comparison struct {
 	// Remove) is the live object with the fields of git, and with all that the rules leave out,
 	// or Options strip, as it is. Owner references in it lack the uid.
 	Set, Remove *fieldpath.Set
+	// Kept are fields of which git has only digests, of other values than the cluster's. They are in
+	// Changes, and not in Set: an update leaves them as they are.
+	Kept []string
+	// Lacking are fields of which git has only digests, and the cluster nothing: the object cannot be made
+	// as it was. They are in Changes, and not in Set.
+	Lacking []string
 	// Whole are fields that cannot be set alone: a list that is one value holds something that
 	// the rules leave out. They are in Changes, and not in Set.
 	Whole []string
@@ -158,6 +164,12 @@ func (c *comparer) decided(d *threeway.Decision) {
 		case f.Kind == threeway.EditsStatus:
 		case f.Kind == threeway.EditsShaped && !c.s.keyKnown && inGit && inCluster:
 			c.out.NotCompared = append(c.out.NotCompared, fieldText(f.Path))
+		case f.Kind == threeway.EditsShaped && kube.ContainsRedaction(git) && kube.ContainsRedaction(cluster):
+			c.out.Kept = append(c.out.Kept, fieldText(f.Path))
+			c.add(f.Path, git, inGit, cluster, inCluster, "")
+		case f.Kind == threeway.EditsShaped && kube.ContainsRedaction(git) && !inCluster:
+			c.out.Lacking = append(c.out.Lacking, fieldText(f.Path))
+			c.add(f.Path, git, inGit, cluster, inCluster, "")
 		default:
 			c.out.Whole = append(c.out.Whole, fieldText(f.Path))
 			c.add(f.Path, git, inGit, cluster, inCluster, string(f.Kind))

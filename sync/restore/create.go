@@ -128,8 +128,12 @@ const statusTries = 5
 // interruption leaves without a status is little.
 func (x *executor) putStatus(ctx context.Context, j *job, desired *Desired) error {
 	for range statusTries {
-		body := withVersion(desired.Object, j.written)
-		err := x.send(j, body, func() (bulk.Written, error) { return x.target.PutStatus(ctx, j.action.Resource, body, false) })
+		body, err := x.withStatus(ctx, j, desired)
+		if err != nil {
+			return err
+		}
+		body = withVersion(body, j.written)
+		err = x.send(j, body, func() (bulk.Written, error) { return x.target.PutStatus(ctx, j.action.Resource, body, false) })
 		if !errors.Is(err, apply.ErrMoved) {
 			return err
 		}
@@ -146,6 +150,21 @@ func (x *executor) putStatus(ctx context.Context, j *job, desired *Desired) erro
 		j.written.ResourceVersion = live.GetResourceVersion()
 	}
 	return &refusedError{result: HasFailed, reason: "its status could not be written, since the object changes all the time; stop its controller and run again"}
+}
+
+// withStatus returns an object with git's status. The rest of it is git's too, or where that has redacted
+// values, the cluster's.
+func (x *executor) withStatus(ctx context.Context, j *job, desired *Desired) (map[string]any, error) {
+	if len(desired.Redacted) == 0 {
+		return desired.Object, nil
+	}
+	live, err := x.read(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	body := maps.Clone(live.Object)
+	body["status"] = desired.Object["status"]
+	return body, nil
 }
 
 // hasWrittenStatus tells whether anybody has written the status of an object, but for the defaults of

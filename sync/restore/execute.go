@@ -115,7 +115,7 @@ func newExecutor(snapshot *Snapshot, target Target, plan *Plan, opts ExecuteOpti
 		a := &plan.Actions[i]
 		x.tasks[a.Key] = i
 		x.is(a.Key, a.UID)
-		for _, owner := range a.Owners {
+		for _, owner := range a.awaits() {
 			x.is(owner.Key, owner.UID)
 		}
 	}
@@ -203,7 +203,7 @@ func (x *executor) waits(left []int) [][]int {
 	}
 	waits := make([][]int, len(left))
 	for n, i := range left {
-		for _, owner := range x.plan.Actions[i].Owners {
+		for _, owner := range x.plan.Actions[i].awaits() {
 			at, planned := x.tasks[owner.Key]
 			m, waiting := position[at]
 			if planned && waiting && !owner.Dropped && !slices.Contains(waits[n], m) {

@@ -107,6 +107,7 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 		t.decide(Blocked, "the cluster is deleting it; run again when it is gone")
 		return other, nil
 	}
+	t.refs = ownerRefs(live.Object)
 	if m.s.Equal(t.item, live, m.opts) {
 		m.unchanged(t, live)
 		return other, nil
@@ -139,7 +140,6 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 func (m *maker) unchanged(t *target, live *unstructured.Unstructured) {
 	t.decide(Unchanged, "")
 	t.action.Held = holdsFields(live)
-	m.liveOwners(t, live)
 }
 
 // settle decides about an object that was compared.
@@ -165,9 +165,15 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	case m.opts.Existing != ExistingUpdate:
 		t.decide(Skip, "differs; --existing update makes it as git has it")
 		return
+	case len(c.Lacking) > 0:
+		t.decide(Blocked, redactedReason(c.Lacking))
+		return
 	case len(c.Whole) > 0:
 		t.decide(Conflict, someOf(c.Whole)+" cannot be set alone: it is, or holds, a field that the rules leave out, or does not fit the schema; "+
 			"edit the object by hand")
+		return
+	case len(c.Kept) == len(c.Changes):
+		t.decide(Conflict, "git has only digests of "+someOf(c.Kept)+", and the cluster other values: set them in the cluster by hand")
 		return
 	}
 	if owner, field := m.respected(c.Changes); owner != "" && !m.opts.Force {
@@ -176,10 +182,13 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	}
 	body, err := apply.Advance(live.Object, d.Object, c.Set, c.Remove)
 	if err != nil || kube.ContainsRedaction(body) {
-		t.decide(Blocked, "git has only digests of "+someOf(d.Redacted)+": set the values in the cluster by hand")
+		t.decide(Blocked, redactedReason(d.Redacted))
 		return
 	}
 	t.decide(Update, "")
+	if len(c.Kept) > 0 {
+		a.Notes = append(a.Notes, "keeps its values, which are others than git's, of "+someOf(c.Kept)+": git has only digests")
+	}
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(body)
 	t.status = slices.ContainsFunc(c.Changes, isOfStatus)

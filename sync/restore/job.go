@@ -65,11 +65,14 @@ func (x *executor) attempt(ctx context.Context, j *job) error {
 		j.made, j.result, j.written = true, WasUnchanged, bulk.Written{UID: j.action.UID, ResourceVersion: j.action.ResourceVersion}
 		return x.release(ctx, j)
 	}
+	if j.action.relinksOnly() {
+		return x.relink(ctx, j)
+	}
 	desired, err := x.wanted(ctx, j.action)
 	if err != nil {
 		return err
 	}
-	if len(desired.Redacted) > 0 {
+	if len(desired.Redacted) > 0 && j.action.Verb == Create {
 		return blocked("%s", redactedReason(desired.Redacted))
 	}
 	if !j.made {
@@ -158,7 +161,7 @@ func (x *executor) judge(j *job, err error) error {
 
 // redactedReason says what keeps an object from being written for which git has not all values.
 func redactedReason(fields []string) string {
-	return "git has only digests of its redacted fields: " + someOf(fields) + "; create it with their values from where they are kept"
+	return "git has only digests of its redacted fields: " + someOf(fields) + ", and the cluster has none; write it with their values, from where they are kept"
 }
 
 // renew notes that a CRD was written.

@@ -67,7 +67,8 @@ type target struct {
 	action  *Action
 	at      schema.GroupVersionResource // where it was looked for in the cluster
 	found   bool                        // the cluster has it
-	owners  []ownerRef                  // what its references name, if it may be written
+	owners  []ownerRef                  // what git's references name, if it may be written
+	refs    []ownerRef                  // what the live references name
 	size    int                         // bytes as JSON, if it was read
 	status  bool                        // git has a status of it, if it was read
 

@@ -231,8 +231,35 @@ func TestPlanStaleOwner(t *testing.T) {
 	w.live(namespaceText("shop"))
 	w.live(widgetCRD("v1"))
 	w.live(widget("shop", "child", "1", ref))
-	a := w.action(w.plan(Options{}), "widgets.example.com shop/child")
-	wantText(t, strings.Join(a.Notes, ""), "Widget a has another uid", "garbage collection")
+	want := func(verb Verb, owner Owner, words ...string) {
+		t.Helper()
+		a := w.action(w.plan(Options{}), "widgets.example.com shop/child")
+		if a.Verb != verb || verb == Update && (len(a.relinks) != 1 || a.relinks[0].owner != owner || !a.relinksOnly()) {
+			t.Errorf("got %s %+v %+v, want %s, owner %+v", a.Verb, a.Changes, a.relinks, verb, owner)
+		}
+		wantText(t, strings.Join(a.Notes, ""), words...)
+	}
+	owner := Owner{Key: kube.Key{Group: "example.com", Resource: "widgets", Namespace: "shop", Name: "a"}}
+	want(Update, owner, "Widget a was made anew", "garbage collection")
+	made := w.live(widget("shop", "a", "1"))
+	owner.UID = string(made.GetUID())
+	want(Update, owner, "Widget a was made anew")
+	made.SetUID("old")
+	want(Unchanged, owner)
+
+	// The file of one whose owner is a stranger to git, and of one that differs besides.
+	w.git(widget("shop", "other", "1", strings.Replace(ref, "example.com/v1, kind: Widget, name: a", "v1, kind: ConfigMap, name: settings", 1)), nil)
+	w.live(widget("shop", "other", "1", strings.Replace(ref, "example.com/v1, kind: Widget, name: a", "v1, kind: ConfigMap, name: settings", 1)))
+	if a := w.action(w.plan(Options{}), "widgets.example.com shop/other"); a.Verb != Unchanged {
+		t.Errorf("without its owner: got %s %v, want unchanged", a.Verb, a.Notes)
+	}
+	w.live("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop, uid: new}\n")
+	if a := w.action(w.plan(Options{}), "widgets.example.com shop/other"); a.Verb != Update || a.relinks[0].owner.UID != "new" {
+		t.Errorf("got %s %+v, want it to get the uid of the ConfigMap", a.Verb, a.relinks)
+	}
+	made.SetUID("new-a")
+	w.git(widget("shop", "child", "2", ref), nil)
+	want(Skip, owner, "Widget a has another uid", "garbage collection")
 }
 
 func TestPlanVersions(t *testing.T) {

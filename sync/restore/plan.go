@@ -18,7 +18,7 @@ type Verb string
 // The verbs.
 const (
 	Create    Verb = "create"    // the cluster lacks it
-	Update    Verb = "update"    // it differs, and Options.Existing says to make it equal
+	Update    Verb = "update"    // it differs, and Options.Existing says to make it equal; or only its owner was made anew
 	Unchanged Verb = "unchanged" // it equals git
 	Skip      Verb = "skip"      // it differs and stays as it is, or it would run again
 	Conflict  Verb = "conflict"  // a tool that would set it back owns what differs; see Options.Force
@@ -106,6 +106,9 @@ type Action struct {
 	// Held says that a restore's manager owns fields of an unchanged object: it would have to be
 	// released, if that is asked for.
 	Held bool `json:"-"`
+
+	// relinks are the live references to owners that were made anew.
+	relinks []relink
 
 	// Owners are what the object's ownerReferences name, in their order; of objects that
 	// are to be written.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	gosync "sync"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -47,11 +46,6 @@ func (r ownerRef) String() string { return sync.Printable(r.kind.Kind+" "+r.name
 // readOwners notes the owners of an object that is to be written.
 func (m *maker) readOwners(t *target, d *Desired) { t.owners = ownerRefs(d.Object) }
 
-// liveOwners notes the owners that a live object has.
-func (m *maker) liveOwners(t *target, live *unstructured.Unstructured) {
-	t.owners = ownerRefs(live.Object)
-}
-
 func ownerRefs(obj map[string]any) []ownerRef {
 	meta, _ := obj["metadata"].(map[string]any)
 	list, _ := meta["ownerReferences"].([]any)
@@ -85,17 +79,20 @@ func (m *maker) resource(kind schema.GroupVersionKind) (gr schema.GroupResource,
 // cannot do keeps that object from being written, and so on, owners first.
 func (m *maker) resolveOwners(ctx context.Context) error {
 	for _, t := range m.targets {
-		switch t.action.Verb {
-		case Create, Update:
-			for _, ref := range t.owners {
-				owner, err := m.owner(ctx, t, ref)
-				if err != nil {
-					return err
-				}
-				t.action.Owners = append(t.action.Owners, owner)
+		if !t.writes() {
+			continue
+		}
+		for _, ref := range t.owners {
+			owner, err := m.owner(ctx, t, ref)
+			if err != nil {
+				return err
 			}
-		case Unchanged:
-			m.checkStale(t)
+			t.action.Owners = append(t.action.Owners, owner)
+		}
+	}
+	for _, t := range m.targets {
+		if err := m.checkStale(ctx, t); err != nil {
+			return err
 		}
 	}
 	for again := true; again; {
@@ -170,7 +167,7 @@ func (m *maker) followOwners(t *target) bool {
 	if v := t.action.Verb; v != Create && v != Update {
 		return false
 	}
-	for _, o := range t.action.Owners {
+	for _, o := range t.action.awaits() {
 		of := m.byKey[o.Key]
 		if of == nil || o.Dropped || of.found {
 			continue
@@ -185,25 +182,4 @@ func (m *maker) followOwners(t *target) bool {
 		}
 	}
 	return false
-}
-
-// checkStale looks at the owners of an object that is as git has it: those were compared without
-// their uids, and garbage collection deletes an object whose owners, by uid, are all gone.
-func (m *maker) checkStale(t *target) {
-	for _, ref := range t.owners {
-		gr, namespaced, known := m.resource(ref.kind)
-		if !known || ref.uid == "" {
-			continue
-		}
-		key := kube.Key{Group: gr.Group, Resource: gr.Resource, Name: ref.name}
-		if namespaced {
-			key.Namespace = t.action.Key.Namespace
-		}
-		uid, listed := m.live.get(key)
-		of := m.byKey[key]
-		if listed && uid != ref.uid || of != nil && of.action.Verb == Create {
-			t.action.Notes = append(t.action.Notes, fmt.Sprintf(
-				"its owner %s has another uid than its reference says, so garbage collection would delete it: set the reference anew", ref))
-		}
-	}
 }

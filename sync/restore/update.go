@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/bulk"
 )
@@ -32,7 +33,7 @@ func (x *executor) update(ctx context.Context, j *job, desired *Desired) error {
 		if err := j.permits(live, comparison); err != nil {
 			return err
 		}
-		if len(comparison.Changes) == 0 {
+		if len(comparison.Changes) == len(comparison.Kept) {
 			j.written = bulk.Written{UID: string(live.GetUID()), ResourceVersion: live.GetResourceVersion()}
 			if j.result = WasUnchanged; j.unsure {
 				j.result = WasConfigured
@@ -57,6 +58,8 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 		return &refusedError{result: HasFailed, reason: "it was deleted and made again since the plan was made; run again"}
 	case live.GetDeletionTimestamp() != nil:
 		return blocked("it is being deleted; run again when it is gone")
+	case len(comparison.Lacking) > 0:
+		return blocked("%s", redactedReason(comparison.Lacking))
 	case len(comparison.Whole) > 0:
 		return inConflict("%s: cannot be set without something that the rules leave out of git; set it by hand", strings.Join(comparison.Whole, ", "))
 	}
@@ -100,7 +103,13 @@ func (x *executor) replace(ctx context.Context, j *job, desired *Desired, live *
 	if err != nil {
 		return err
 	}
+	if kube.ContainsRedaction(body) { // the cluster has no value of its own
+		return blocked("%s", redactedReason(desired.Redacted))
+	}
 	setOwners(body, live.GetOwnerReferences(), owners)
+	if _, err := x.setLinks(ctx, j.action, body); err != nil {
+		return err
+	}
 	if status, kept := desired.Object["status"]; kept && j.phase == Objects && !j.status {
 		body["status"] = status // the server leaves it alone where it is a subresource
 	}

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/sync"
 )
 
 func TestUpdate(t *testing.T) {
@@ -195,4 +197,61 @@ rules:
 	if spec["legacy"] != "kept" || spec["size"] != int64(2) || len(ports) != 2 || ports[int64(1)]["note"] != "kept" || ports[int64(1)]["name"] != "new" {
 		t.Errorf("spec is %v", spec)
 	}
+}
+
+// Of redacted fields the live values stay, and what else differs is written, the status too. What the
+// cluster has no value of is blocked.
+func TestUpdateKeepsRedacted(t *testing.T) {
+	w := newWorld(t, "redacted")
+	color, err := kube.ParseFieldPath(".spec.color")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.opts.RedactKey = []byte("a key")
+	shape := kube.Shape{Status: true, RedactKey: w.opts.RedactKey, Redact: []kube.FieldPath{color}}
+	tree := sync.NewTree("lab", kube.Selection{Select: []kube.Rule{{Resources: []string{"*"}, Shape: shape}}})
+	tree.ClusterUID = "old"
+	marker, err := tree.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.files[sync.MarkerName] = string(marker)
+	w.live("a", "{size: 1, color: red}")
+	w.live("lacks", "{size: 1}")
+	w.live("only", "{size: 2, color: red}")
+	for name, status := range map[string]string{"a": "status: {ready: true}\n", "lacks": "", "only": ""} {
+		w.widget(name, "{size: 2, replicas: 1, mode: auto, color: blue}", status)
+		obj, err := kube.Decode([]byte(w.files[sync.PathOf(w.key(name))]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := kube.Encode(obj, &shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.files[sync.PathOf(w.key(name))] = string(content)
+	}
+	r := w.restore(t.Context())
+	outcomes := w.want(r, map[string]Result{"a": WasConfigured, "lacks": WasBlocked, "only": InConflict})
+	for name, o := range outcomes {
+		if text := o.Reason + strings.Join(o.Notes, ""); !strings.Contains(text, "spec.color") {
+			t.Errorf("%s: got %q, want the field in it", name, text)
+		}
+	}
+	want := func(when string) {
+		t.Helper()
+		got := w.get("a")
+		if spec := got.Object["spec"].(map[string]any); spec["color"] != "red" || spec["size"] != int64(2) {
+			t.Errorf("%s: got %v, want size 2 and the color as it was", when, spec)
+		}
+		if status, _ := got.Object["status"].(map[string]any); status["ready"] != true {
+			t.Errorf("%s: status is %v", when, got.Object["status"])
+		}
+	}
+	want("with the key")
+
+	w.edit("a", func(spec map[string]any) { spec["size"] = int64(3) })
+	w.opts.RedactKey = nil
+	w.want(w.restore(t.Context()), map[string]Result{"a": WasConfigured, "lacks": WasBlocked, "only": WasUnchanged})
+	want("without the key")
 }
