@@ -128,6 +128,42 @@ func TestAdoptionWaitsForPostponed(t *testing.T) {
 	w.wantFiles(21)
 }
 
+// An adoption is not settled while anything is held of what this cluster lacks, be
+// its CRDs as young as in a restored cluster, or not there at all.
+func TestAdoptionWaitsForWhatIsHeld(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		held int
+		new  func(*fakeCluster, time.Time)
+	}{
+		{"the CRD is younger than base", 2, func(c *fakeCluster, now time.Time) { c.created[widgets] = now.Add(time.Hour) }},
+		{"the CRD is missing", 20, func(c *fakeCluster, _ time.Time) {
+			delete(c.scopes, widgets)
+			clear(c.objects)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := mirrored(t, widgetRange(0, 20)...)
+			w.cluster = newFakeCluster("uid-two")
+			w.put(widgetRange(2, 20)...)
+			tc.new(w.cluster, w.now)
+			w.restart()
+			if _, err := w.mirror.Adopt(t.Context(), w.now); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // base has moved by the second time
+				w.restart()
+				w.wantHeld(w.cycle(), tc.held)
+				w.wantFiles(21)
+				if got := w.file(MarkerName); !strings.Contains(got, "adopted") {
+					t.Errorf("the marker forgot the adoption:\n%s", got)
+				}
+				w.now = w.now.Add(2 * time.Hour)
+			}
+		})
+	}
+}
+
 // The approval is still there, and still lets its set through, when the commit
 // that used it did not arrive, and the remote cannot even be asked why.
 func TestApprovedDeletionSurvivesALostPush(t *testing.T) {

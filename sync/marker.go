@@ -116,9 +116,9 @@ func (m *Mirror) planMarker(p *plan) error {
 }
 
 // adoptionSettled tells whether nothing is left of an adopted tree that this
-// cluster lacks and nobody decided on.
+// cluster lacks and nobody decided on, be it objects or whole kinds.
 func (m *Mirror) adoptionSettled(p *plan) bool {
-	return p.complete && !p.held.Has(ReasonAdopted) && len(p.postponed) == 0 && m.allListed()
+	return p.complete && !p.held.Has(ReasonAdopted) && !p.held.Has(ReasonKindGone) && len(p.postponed) == 0 && m.allListed()
 }
 
 // allListed tells whether every scope was listed completely and compared with git.

@@ -120,10 +120,11 @@ func (m *Mirror) missing(key kube.Key, sweeps map[informer.Scope]sweep, served m
 	switch {
 	case listed && s.listing.Has(key):
 		return e, false
+	case listed && m.marker != nil && m.marker.Adopted != nil:
+		// Before all else: in a cluster that was restored every CRD is younger than base.
+		e.Reason = ReasonAdopted
 	case listed && (s.listing.Reborn || m.rebornWhileDown(key)):
 		e.Reason = ReasonKindGone
-	case listed && m.marker != nil && m.marker.Adopted != nil:
-		e.Reason = ReasonAdopted
 	case listed:
 	case lookOutside && !served[gr]:
 		// A kind that the cluster does not serve, or that no rule selects;
