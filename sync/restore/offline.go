@@ -1,7 +1,9 @@
 package restore
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	gosync "sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	validation "k8s.io/kube-openapi/pkg/validation/errors"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 
@@ -97,12 +100,36 @@ func (s *crdSchema) check(obj map[string]any) []string {
 	}
 	fillDefaults(obj, s.fields)
 	for _, err := range s.validator.Validate(obj).Errors {
-		mistakes = append(mistakes, err.Error())
+		mistakes = append(mistakes, mistakeText(err))
 	}
 	for _, err := range listtype.ValidateListSetsAndMaps(nil, s.fields, obj) {
 		mistakes = append(mistakes, err.Field+": "+string(err.Type))
 	}
 	return mistakes
+}
+
+// mistakeText says what the schema does not allow: the field, and what it shall be.
+//
+// Invariant: no value of an object is in it, for plans and reports are kept and passed on (TestOfflineTellsNoValue).
+func mistakeText(err error) string {
+	var mistake *validation.Validation
+	if !errors.As(err, &mistake) { // one of several schemas: the text names the field, then what is behind it
+		text, _, _ := strings.Cut(err.Error(), ": ")
+		return text
+	}
+	switch mistake.Code() {
+	case validation.InvalidTypeCode: // its text ends with the value
+		_, typ, _ := strings.Cut(strings.TrimPrefix(mistake.Error(), mistake.Name), " must be of type ")
+		typ, _, _ = strings.Cut(typ, ":")
+		typ, _, _ = strings.Cut(typ, ", because")
+		return mistake.Name + " must be of type " + typ
+	case validation.RequiredFailCode, validation.TooLongFailCode, validation.TooShortFailCode, validation.PatternFailCode,
+		validation.EnumFailCode, validation.MultipleOfFailCode, validation.MaxFailCode, validation.MinFailCode, validation.UniqueFailCode,
+		validation.MaxItemsFailCode, validation.MinItemsFailCode, validation.NoAdditionalItemsCode, validation.TooFewPropertiesCode,
+		validation.TooManyPropertiesCode, validation.UnallowedPropertyCode:
+		return mistake.Error() // the field, and what the schema says of it
+	}
+	return mistake.Name + " is not what the schema allows"
 }
 
 // fillDefaults sets the fields that are missing, or null where null is not allowed, and have a default.

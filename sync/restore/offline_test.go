@@ -3,6 +3,7 @@ package restore
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -104,5 +105,32 @@ func TestOfflineCorpus(t *testing.T) {
 	}
 	if checked < 100 {
 		t.Errorf("checked %d objects, want at least 100", checked)
+	}
+}
+
+// What the schema refuses is named by field and rule; the value itself stays out of plans and reports.
+func TestOfflineTellsNoValue(t *testing.T) {
+	w := newScene(t)
+	w.git(namespaceText("shop"), nil)
+	size := regexp.MustCompile(`(?m)^( +)size:$`)
+	w.git(size.ReplaceAllString(widgetCRD("v1"), `${1}key: {type: string, format: byte}
+${1}mode: {type: string, enum: [auto, manual]}
+${1}code: {type: string, pattern: "^[0-9]+$$"}
+${1}count: {type: integer}
+${1}either: {type: string, anyOf: [{format: ipv4}, {format: ipv6}]}
+${1}size:`), nil)
+	for field, want := range map[string]string{
+		"key":    "spec.key must be of type byte",
+		"mode":   "auto manual",
+		"code":   "^[0-9]+$",
+		"count":  "spec.count must be of type integer",
+		"either": "spec.either",
+	} {
+		w.git(widget("shop", field, "1")+"  "+field+": \"s3cr: et!\"\n", nil)
+		a := w.action(w.plan(Options{}), "widgets.example.com shop/"+field)
+		if a.Verb != Blocked || strings.Contains(a.Reason, "s3cr") || strings.Contains(a.Reason, "et!") {
+			t.Errorf("%s: got %s %q, want it blocked without its value", field, a.Verb, a.Reason)
+		}
+		wantText(t, a.Reason, want)
 	}
 }
