@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,8 @@ type diffResult struct {
 	Commit        string       `json:"commit"`
 	Objects       []objectDiff `json:"objects"`
 	OnlyInCluster []string     `json:"onlyInCluster,omitempty"`
+	// Findings are as in verify. A fatal one says that not all could be compared.
+	Findings []findingResult `json:"findings,omitempty"`
 }
 
 type objectDiff struct {
@@ -37,7 +40,7 @@ on the right. What git leaves out of objects, or has only digests of, is left ou
 run beside the agent. --at takes a commit, a tag or a branch, or a date:
 ` + dateForms + `.
 
-Exit code: 0 nothing differs; 3 something does; 1 error; 2 wrong usage.`,
+Exit code: 0 nothing differs; 3 something does, or could not be compared; 1 error; 2 wrong usage.`,
 		Example: `  crmirror diff --repo ./backup
   crmirror diff --repo ./backup --at '2h ago' --resources certificates.cert-manager.io -n shop`,
 		Args: cobra.NoArgs,
@@ -52,7 +55,7 @@ func (a *app) diff(ctx context.Context, c *comparison, v *restore.Verification, 
 	if err != nil {
 		return err
 	}
-	result := diffResult{Commit: v.Commit.String(), Objects: []objectDiff{}}
+	result := diffResult{Commit: v.Commit.String(), Objects: []objectDiff{}, Findings: findingResults(v.Findings)}
 	color := format == outputText && isTerminal(a.env.stdout)
 	for i := range v.Differences {
 		d := &v.Differences[i]
@@ -75,11 +78,17 @@ func (a *app) diff(ctx context.Context, c *comparison, v *restore.Verification, 
 		}
 	}
 	if format == outputJSON {
-		if err := writeJSON(a.env.stdout, result); err != nil {
-			return err
-		}
+		err = writeJSON(a.env.stdout, result)
+	} else {
+		var aside strings.Builder
+		writeFindings(&aside, result.Findings)
+		_, err = fmt.Fprint(a.env.stderr, aside.String()) // no part of a diff
 	}
-	if len(v.Differences) > 0 || len(v.Extra) > 0 {
+	if err != nil {
+		return err
+	}
+	fatal := slices.ContainsFunc(v.Findings, func(f restore.Finding) bool { return f.Fatal })
+	if len(v.Differences) > 0 || len(v.Extra) > 0 || fatal {
 		return errDifferences
 	}
 	return nil

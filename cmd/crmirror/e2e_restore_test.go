@@ -162,6 +162,8 @@ func testRestorePlan(t *testing.T, d *disaster) {
 	if r := d.u.run("verify", "--repo", d.repo); r.code != 3 || !strings.Contains(r.stdout, "missing") {
 		t.Errorf("got %v\nwant exit code 3: all is missing", r)
 	}
+	d.u.run("restore", "--repo", d.repo, "--report", "no-folder/report.json").wantFailure(t, 2, "--report", "no-folder/report.json")
+	d.u.run("restore", "--repo", d.repo, "-n", "nowhere").wantFailure(t, 1, "--namespace nowhere")
 	r := d.u.succeed("restore", "--repo", d.repo, "--dry-run")
 	for _, want := range []string{"From commit ", "create:", "would be written. Nothing was.", "controllers"} {
 		if !strings.Contains(r.stdout, want) {
@@ -205,6 +207,9 @@ func testRestoreEverything(t *testing.T, d *disaster) {
 	}
 	if r := d.u.succeed("diff", "--repo", d.repo); r.stdout != "" {
 		t.Errorf("got %v\nwant no diff", r)
+	}
+	if r := d.u.run("diff", "--repo", d.repo, "--names", "*,nobody"); r.code != 3 || !strings.Contains(r.stderr, "nobody") {
+		t.Errorf("got %v\nwant exit code 3 and the name that nothing has", r)
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	gosync "sync"
 
 	"golang.org/x/sync/errgroup"
@@ -137,31 +135,15 @@ func (m *maker) choose(ctx context.Context) error {
 		m.add(item, true)
 	}
 	slices.SortFunc(m.targets, func(a, b *target) int { return sync.CompareKeys(a.item.Key, b.item.Key) })
-	m.plan.Findings = append(m.plan.Findings, m.s.Findings...)
-	m.checkSelection()
-	return nil
+	findings, err := m.s.findingsOf(m.opts)
+	if err != nil {
+		return err
+	}
+	m.plan.Findings = append(m.plan.Findings, findings...)
+	return m.checkSelection(len(sel.items))
 }
 
-// checkSelection finds selectors that nothing in the commit answers to: a typing mistake, mostly.
-func (m *maker) checkSelection() {
-	resources, namespaces := map[string]bool{}, map[string]bool{}
-	for _, item := range m.s.Items {
-		resources[item.Key.GroupResource().String()] = true
-		namespaces[spaceOf(item.Key)] = true
-	}
-	for _, name := range m.opts.Resources {
-		if !strings.Contains(name, "*") && !resources[name] {
-			m.find("--resources", fmt.Sprintf("the commit has no %s; a resource is named plural.group", name))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.opts.MapNamespaces)) {
-		if !namespaces[name] {
-			m.find("--map-namespace", fmt.Sprintf("the commit has nothing in namespace %s", name))
-		}
-	}
-}
-
-// space returns the namespace that an object lies in, or is.
+// spaceOf returns the namespace that an object lies in, or is.
 func spaceOf(key kube.Key) string {
 	if key.GroupResource() == namespaceResource {
 		return key.Name

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -109,6 +110,8 @@ type Action struct {
 
 	// relinks are the live references to owners that were made anew.
 	relinks []relink
+	// Behind says that the object is skipped only since an owner is: it was asked for, and would not come.
+	Behind bool `json:"-"`
 
 	// Owners are what the object's ownerReferences name, in their order; of objects that
 	// are to be written.
@@ -142,9 +145,12 @@ type Change struct {
 type Finding struct {
 	What string `json:"what"` // file (with line), resource or object
 	Text string `json:"text"` // what is wrong, and what to do
-	// Fatal findings keep Objects from being written.
+	// Fatal findings keep what was asked for from being written: Objects, where they are known.
 	Fatal   bool       `json:"fatal"`
 	Objects []kube.Key `json:"objects,omitempty"`
+
+	// of is what a file's finding is about, as far as its path tells: without a name if that is cut.
+	of kube.Key
 }
 
 // Plan is what a restore would do: every selected object of the commit, in order of
@@ -178,6 +184,21 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 		Commit string `json:"commit"`
 		plain
 	}{p.Commit.String(), plain(p)})
+}
+
+// Complete tells whether all that was asked for would be there, as git has it; see Report.Complete.
+func (p *Plan) Complete() bool {
+	for i := range p.Actions {
+		switch a := &p.Actions[i]; a.Verb {
+		case Conflict, Blocked:
+			return false
+		case Skip:
+			if a.UID != "" || a.Behind {
+				return false
+			}
+		}
+	}
+	return !slices.ContainsFunc(p.Findings, isFatal)
 }
 
 // Totals counts the actions by verb.

@@ -88,8 +88,14 @@ func (s *Snapshot) addFile(ctx context.Context, path string, file gitstore.TreeF
 	switch file.Mode {
 	case filemode.Regular, filemode.Executable, filemode.Deprecated:
 	default:
-		s.Findings = append(s.Findings, Finding{What: path, Fatal: true, Objects: []kube.Key{key},
-			Text: fmt.Sprintf("is a %s, not a file: its object is not restored", modeName(file.Mode))})
+		f := Finding{What: path, Fatal: true, of: key,
+			Text: fmt.Sprintf("is a %s, not a file: its object is not restored", modeName(file.Mode))}
+		if isCut {
+			f.of.Name = ""
+		} else {
+			f.Objects = []kube.Key{key}
+		}
+		s.Findings = append(s.Findings, f)
 		return nil
 	}
 	if isCut { // the content names the object
@@ -99,7 +105,8 @@ func (s *Snapshot) addFile(ctx context.Context, path string, file gitstore.TreeF
 		}
 		obj, err := s.decode(path, content)
 		if err != nil {
-			s.Findings = append(s.Findings, Finding{What: path, Fatal: true, Text: err.Error() + ": its object is not restored"})
+			key.Name = ""
+			s.Findings = append(s.Findings, Finding{What: path, Fatal: true, of: key, Text: err.Error() + ": its object is not restored"})
 			return nil
 		}
 		key = keyOf(key.Resource, obj)

@@ -178,6 +178,7 @@ func (m *maker) followOwners(t *target) bool {
 			return true
 		case Skip:
 			t.decide(Skip, fmt.Sprintf("its owner %s is skipped; see there", o.Key))
+			t.action.Behind = true
 			return true
 		}
 	}

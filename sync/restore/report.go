@@ -2,6 +2,7 @@ package restore
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/crmirror/crmirror/gitstore"
@@ -35,7 +36,8 @@ type Outcome struct {
 	Notes   []string `json:"notes,omitempty"`
 	Changes []Change `json:"changes,omitempty"` // of what was configured, is skipped or in conflict
 
-	there bool // the cluster has the object, though maybe another one than git
+	there  bool // the cluster has the object, though maybe another one than git
+	behind bool // it is skipped since its owner is
 }
 
 // StageReport says how long a stage took.
@@ -90,19 +92,27 @@ func (r *Report) Totals() map[Result]int {
 
 // Complete tells whether all that was asked for is there, as git has it. What would run again
 // and was not asked for by name does not count.
+//
+// Invariant: nothing that a fatal finding or the owner of an object keeps from being there is complete
+// (TestComplete).
 func (r *Report) Complete() bool {
+	if r.Interrupted || slices.ContainsFunc(r.Findings, isFatal) {
+		return false
+	}
 	for i := range r.Outcomes {
 		switch o := &r.Outcomes[i]; o.Result {
 		case InConflict, WasBlocked, HasFailed, WasLeft:
 			return false
 		case WasSkipped:
-			if o.there {
+			if o.there || o.behind {
 				return false
 			}
 		}
 	}
-	return !r.Interrupted
+	return true
 }
+
+func isFatal(f Finding) bool { return f.Fatal }
 
 // newReport takes over what the plan says already. With release, unchanged objects that are held are
 // still to be done.
@@ -118,7 +128,7 @@ func newReport(plan *Plan, release bool) *Report {
 		a := &plan.Actions[i]
 		r.Outcomes[i] = Outcome{
 			Result: results[a.Verb], Key: a.Key, From: a.From, Path: a.Path, Reason: a.Reason,
-			Notes: a.Notes, Changes: a.Changes, there: a.UID != "",
+			Notes: a.Notes, Changes: a.Changes, there: a.UID != "", behind: a.Behind,
 		}
 		if a.Verb == Unchanged && a.Held && release {
 			r.Outcomes[i].Result = WasLeft

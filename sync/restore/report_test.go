@@ -2,9 +2,15 @@ package restore
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/crmirror/crmirror/gitstore"
+	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/sync"
 )
 
 // A commit is text in JSON, whoever reports it, by value or by pointer.
@@ -27,6 +33,118 @@ func TestCommitIsText(t *testing.T) {
 		}
 		if got.Commit != commit.String() || got.ClusterUID == nil {
 			t.Errorf("%s: got %s, want the commit %s and the other fields", name, content, commit)
+		}
+	}
+}
+
+// Whatever keeps something that was asked for from being there keeps plan and report from being complete.
+func TestComplete(t *testing.T) {
+	for name, c := range map[string]struct {
+		actions  []Action
+		findings []Finding
+		want     bool
+	}{
+		"nothing to do":        {[]Action{{Verb: Unchanged}}, nil, true},
+		"would run again":      {[]Action{{Verb: Skip}}, nil, true},
+		"differs":              {[]Action{{Verb: Skip, UID: "x"}}, nil, false},
+		"blocked":              {[]Action{{Verb: Blocked}}, nil, false},
+		"in conflict":          {[]Action{{Verb: Conflict, UID: "x"}}, nil, false},
+		"behind its owner":     {[]Action{{Verb: Skip, Behind: true}}, nil, false},
+		"a finding":            {[]Action{{Verb: Unchanged}}, []Finding{{What: "x"}}, true},
+		"a fatal finding":      {[]Action{{Verb: Unchanged}}, []Finding{{What: "x", Fatal: true}}, false},
+		"only a fatal finding": {nil, []Finding{{What: "x", Fatal: true}}, false},
+	} {
+		plan := &Plan{Actions: c.actions, Findings: c.findings}
+		if got := plan.Complete(); got != c.want {
+			t.Errorf("%s: the plan is complete: %v, want %v", name, got, c.want)
+		}
+		if got := newReport(plan, false).Complete(); got != c.want {
+			t.Errorf("%s: the report is complete: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A file that holds no object has a finding without one; it concerns those who ask for what it may be.
+func TestPlanCutFile(t *testing.T) {
+	w := shop(t)
+	w.git(namespaceText("other"), nil)
+	w.git(widget("other", "c", "1"), nil)
+	long := strings.Repeat("long.", 50) + "x"
+	path := sync.PathOf(kube.Key{Group: "example.com", Resource: "widgets", Namespace: "shop", Name: long})
+	w.file(path, "apiVersion: [\n")
+	for name, c := range map[string]struct {
+		opts Options
+		want bool
+	}{
+		"everything":        {Options{}, false},
+		"its namespace":     {Options{Namespaces: []string{"shop"}}, false},
+		"a name":            {Options{Namespaces: []string{"shop"}, Names: []string{"a"}}, false},
+		"another namespace": {Options{Namespaces: []string{"other"}}, true},
+		"other resources":   {Options{Resources: []string{"namespaces"}}, true},
+	} {
+		plan := w.plan(c.opts)
+		told := slices.ContainsFunc(plan.Findings, func(f Finding) bool { return f.What == path && f.Fatal })
+		if plan.Complete() != c.want || told == c.want {
+			t.Errorf("%s: complete %v, told %v; want %v, %v: %+v", name, plan.Complete(), told, c.want, !c.want, plan.Findings)
+		}
+	}
+}
+
+// What its owner, which would run again, holds back was asked for nonetheless.
+func TestPlanBehindOwner(t *testing.T) {
+	w := shop(t)
+	w.git(widget("shop", "child", "1", "  ownerReferences:\n  - {apiVersion: argoproj.io/v1alpha1, kind: Workflow, name: build, uid: old}\n"), nil)
+	w.serve("workflows.argoproj.io", "Workflow", true, "v1alpha1")
+	w.git("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: build, namespace: shop}\n", nil)
+	plan := w.plan(Options{})
+	if a := w.action(plan, "widgets.example.com shop/child"); a.Verb != Skip || !a.Behind || plan.Complete() {
+		t.Errorf("got %s, behind %v, complete %v; want it skipped for its owner and not complete", a.Verb, a.Behind, plan.Complete())
+	}
+	if plan := w.plan(Options{Resources: []string{"workflows.argoproj.io"}}); !plan.Complete() {
+		t.Errorf("named: %+v, want it complete", plan.Actions)
+	}
+}
+
+// A selection that misses is no success.
+func TestPlanSelectsNothing(t *testing.T) {
+	w := shop(t)
+	s, err := ReadSnapshot(t.Context(), w, gitstore.Hash{1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	team, err := labels.Parse("team=x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		opts Options
+		want []string
+	}{
+		{Options{Namespaces: []string{"shpo"}, Names: []string{"a"}}, []string{"--namespace shpo", "--names a"}},
+		{Options{Resources: []string{"certificates.cert-manager.io"}}, []string{"--resources certificates.cert-manager.io"}},
+		{Options{Selector: team}, []string{"--selector team=x"}},
+	} {
+		_, err := Make(t.Context(), s, w, &c.opts)
+		if err == nil {
+			t.Fatalf("%v: planned", c.want)
+		}
+		wantText(t, err.Error(), append(c.want, "has none")...)
+		if _, err = Verify(t.Context(), s, w, &c.opts); err == nil {
+			t.Fatalf("%v: verified", c.want)
+		}
+		wantText(t, err.Error(), c.want...)
+	}
+	for flag, opts := range map[string]Options{
+		"--resources": {Resources: []string{"widgets.example.com", "*.example.org"}},
+		"--namespace": {Namespaces: []string{"shop", "*.example.org"}},
+		"--names":     {Names: []string{"a", "*.example.org"}},
+	} {
+		plan := w.plan(opts)
+		told := slices.ContainsFunc(plan.Findings, func(f Finding) bool {
+			return f.What == flag && f.Fatal && strings.Contains(f.Text, "*.example.org")
+		})
+		if !told || plan.Complete() {
+			t.Errorf("%s: complete %v, findings %+v; want what matches nothing to be told", flag, plan.Complete(), plan.Findings)
 		}
 	}
 }

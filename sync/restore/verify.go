@@ -81,7 +81,7 @@ func (v *Verification) Same() bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Fatal })
+	return !slices.ContainsFunc(v.Findings, isFatal)
 }
 
 // Verify compares the objects of a snapshot that the options select, and the CRDs and Namespaces that they
