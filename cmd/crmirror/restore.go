@@ -25,8 +25,8 @@ type restoreRequest struct {
 	planOut     string
 	release     bool
 	concurrency int
-	save        string // file for the live objects
-	report      string
+	save        string   // file for the live objects
+	report      *os.File // --report, or nil
 	format      outputFormat
 }
 
@@ -67,6 +67,12 @@ func (a *app) restoreCommand() *cobra.Command {
 		req, cfg, err := a.restoreRequest(cmd, f)
 		if err != nil {
 			return err
+		}
+		if f.report != "" { // before anything is done, so that the report has a place
+			if req.report, err = os.OpenFile(f.report, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+				return usagef("--report: %w", err)
+			}
+			defer func() { _ = req.report.Close() }() // it is closed already if it was written
 		}
 		return a.restore(cmd.Context(), cfg, req)
 	}
@@ -127,7 +133,7 @@ func (a *app) restoreRequest(cmd *cobra.Command, f *restoreFlags) (*restoreReque
 	fail := func(err error) { mistakes = append(mistakes, err) }
 	req := &restoreRequest{
 		at: f.at, dryRun: f.dryRun || f.planOut != "", planOut: f.planOut, release: f.release,
-		concurrency: f.concurrency, save: f.save, report: f.report,
+		concurrency: f.concurrency, save: f.save,
 	}
 	var err error
 	if req.format, err = parseOutput(f.output); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"os"
 	"time"
 
 	"github.com/crmirror/crmirror/kube"
@@ -77,14 +76,13 @@ func newRestoreResult(c *comparison) *restoreResult {
 // newPlanResult is the result of a dry run.
 func newPlanResult(c *comparison, plan *restore.Plan) *restoreResult {
 	r := newRestoreResult(c)
-	r.DryRun, r.Complete, r.ClusterUID, r.Findings = true, true, plan.ClusterUID, findingResults(plan.Findings)
+	r.DryRun, r.Complete, r.ClusterUID, r.Findings = true, plan.Complete(), plan.ClusterUID, findingResults(plan.Findings)
 	for i := range plan.Actions {
 		a := &plan.Actions[i]
 		o := objectResult{Action: string(a.Verb), Object: a.Key.String(), File: a.Path, Reason: a.Reason, Changes: a.Changes,
 			Notes: a.Notes, From: fromOf(a.Key, a.From), resource: a.Key.GroupResource().String()}
 		r.Objects = append(r.Objects, o)
 		r.Totals[o.Action]++
-		r.Complete = r.Complete && a.Verb != restore.Conflict && a.Verb != restore.Blocked && (a.Verb != restore.Skip || a.UID == "")
 	}
 	return r
 }
@@ -132,24 +130,16 @@ func findingResults(findings []restore.Finding) []findingResult {
 	return out
 }
 
-// write writes the result as it was asked for, and the report's file.
+// write writes the result as it was asked for, and the report's file. The one is written though the other
+// cannot be.
 func (r *restoreResult) write(w io.Writer, req *restoreRequest) error {
-	if req.report != "" {
-		if err := r.writeFile(req.report); err != nil {
-			return err
-		}
+	var mistakes []error
+	if req.report != nil {
+		mistakes = append(mistakes, writeJSON(req.report, r), req.report.Close())
 	}
 	if req.format == outputJSON {
-		return writeJSON(w, r)
+		return errors.Join(append(mistakes, writeJSON(w, r))...)
 	}
 	_, err := io.WriteString(w, r.text(req))
-	return err
-}
-
-func (r *restoreResult) writeFile(path string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	return errors.Join(writeJSON(file, r), file.Close())
+	return errors.Join(append(mistakes, err)...)
 }
