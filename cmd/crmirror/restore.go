@@ -271,7 +271,7 @@ func (a *app) carryOut(ctx context.Context, c *comparison, plan *restore.Plan, r
 	case ctx.Err() != nil:
 		report.Interrupted = true
 	case err != nil: // what was done is still to be told
-		return nil, errors.Join(newReportResult(c, report, nil).write(a.env.stdout, req),
+		return nil, errors.Join(newReportResult(c, report, nil).unverified().write(a.env.stdout, req),
 			fmt.Errorf("read everything back: %w; try: crmirror verify", err))
 	}
 	return newReportResult(c, report, verification), nil

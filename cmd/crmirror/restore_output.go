@@ -30,6 +30,9 @@ type restoreResult struct {
 	// then the plan compared everything.
 	Verification *verification `json:"verification,omitempty"`
 
+	// Unverified says that reading everything back failed after it was written.
+	Unverified bool `json:"unverified,omitempty"`
+
 	from   string // the commit, for people
 	server string
 }
@@ -108,6 +111,12 @@ func newReportResult(c *comparison, report *restore.Report, v *restore.Verificat
 		r.Verification = newVerification(c, v)
 		r.Complete = r.Complete && v.Same()
 	}
+	return r
+}
+
+// unverified takes note that what was written could not be read back: nothing proves then that it is there.
+func (r *restoreResult) unverified() *restoreResult {
+	r.Unverified, r.Complete = true, false
 	return r
 }
 

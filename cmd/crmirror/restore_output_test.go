@@ -26,3 +26,12 @@ func TestReportIsTold(t *testing.T) {
 		t.Errorf("got %q, want the report", out.String())
 	}
 }
+
+// What could not be read back is neither complete nor told as if nothing had been written.
+func TestUnverified(t *testing.T) {
+	result := (&restoreResult{Complete: true, Totals: map[string]int{"created": 1}}).unverified()
+	text := result.text(&restoreRequest{})
+	if result.Complete || !strings.Contains(text, "Written, not verified") || strings.Contains(text, "Nothing was") {
+		t.Errorf("complete %v: %s", result.Complete, text)
+	}
+}

@@ -227,6 +227,8 @@ func (r *restoreResult) did(out *strings.Builder) {
 	switch {
 	case r.Interrupted:
 		out.WriteString(clean("Interrupted: %s left.\n", counted(r.Totals[string(restore.WasLeft)], "object")))
+	case r.Unverified:
+		out.WriteString("Written, not verified: crmirror verify compares it with the commit.\n")
 	case r.Verification != nil:
 		out.WriteString(r.Verification.text(r.told()))
 	case r.Complete:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	gosync "sync"
 
@@ -23,7 +24,7 @@ import (
 // listing per version. What keeps an object from being written is in the Plan; the error is about
 // the cluster or the repository, or about options that make no sense.
 func Make(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Plan, error) {
-	m := &maker{s: s, cluster: cluster, opts: opts, runs: opts.running(), plan: &Plan{Commit: s.Commit, Time: s.Time}}
+	m := &maker{s: s, cluster: &steady{Cluster: cluster, jitter: rand.Float64}, opts: opts, runs: opts.running(), plan: &Plan{Commit: s.Commit, Time: s.Time}}
 	for _, step := range []func(context.Context) error{
 		m.look, m.choose, m.compare, m.decode, m.preflight,
 	} {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/bulk"
@@ -100,14 +99,6 @@ func TestPlanUnlisted(t *testing.T) {
 			t.Errorf("%s: got %s, want blocked", name, a.Verb)
 		}
 		wantText(t, a.Reason, "cannot be listed", "no way")
-	}
-	w.unlisted[widgets] = &apply.Rejected{Verdict: apply.Unavailable, Retry: true}
-	s, err := ReadSnapshot(t.Context(), w, gitstore.Hash{1}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Make(t.Context(), s, w, &Options{}); err == nil {
-		t.Error("planned on a server that does not answer")
 	}
 }
 

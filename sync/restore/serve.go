@@ -2,15 +2,12 @@ package restore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/crmirror/crmirror/kube/apply"
 )
 
 // waitsAtOnce is how many CRDs are watched at the same time.
@@ -97,17 +94,5 @@ func (x *executor) waitServed(ctx context.Context, waits map[schema.GroupResourc
 
 // persist calls f again, with growing waits, as long as it fails for a while.
 func (x *executor) persist(ctx context.Context, f func(context.Context) error) error {
-	began := time.Now()
-	for tries := 1; ; tries++ {
-		err := f(ctx)
-		var rejected *apply.Rejected
-		if err == nil || !errors.As(err, &rejected) || !rejected.Retry || time.Since(began) >= x.opts.Patience {
-			return err
-		}
-		select {
-		case <-time.After(max(rejected.RetryAfter, backoff(tries, x.jitter))):
-		case <-ctx.Done():
-			return err
-		}
-	}
+	return persist(ctx, x.opts.Patience, x.jitter, f)
 }

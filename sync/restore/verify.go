@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	gosync "sync"
 	"time"
@@ -89,7 +90,7 @@ func (v *Verification) Same() bool {
 // encoding that lies in git; the rest it compares field by field.
 func Verify(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Verification, error) {
 	extra := extras{s: s, opts: opts, keys: map[kube.Key]bool{}}
-	m := &maker{s: s, cluster: cluster, opts: opts, runs: opts.running(), plan: &Plan{}, extra: extra.see}
+	m := &maker{s: s, cluster: &steady{Cluster: cluster, jitter: rand.Float64}, opts: opts, runs: opts.running(), plan: &Plan{}, extra: extra.see}
 	var err error
 	if extra.rules, err = opts.rules(); err != nil {
 		return nil, err
