@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -122,49 +123,55 @@ func (x *executor) hasOwnStatus(j *job, desired *Desired) bool {
 const statusTries = 5
 
 // putStatus writes the status that git has of an object, through its subresource. Over what a controller
-// wrote after the object was created it is not written.
+// wrote after the object was created it is not written. The rest of the body is the live object: of a
+// built-in kind the server takes metadata from it too (TestStatusAlone).
 //
 // It follows its object at once: what a controller finds is whole but for a moment, and what an
 // interruption leaves without a status is little.
 func (x *executor) putStatus(ctx context.Context, j *job, desired *Desired) error {
 	for range statusTries {
-		body, err := x.withStatus(ctx, j, desired)
+		live, err := x.read(ctx, j)
 		if err != nil {
 			return err
 		}
-		body = withVersion(body, j.written)
+		if string(live.GetUID()) != j.written.UID {
+			return &refusedError{result: HasFailed, reason: "it was deleted and made again while its status was to be written; run again"}
+		}
+		if live.GetResourceVersion() != j.written.ResourceVersion {
+			if done, err := x.meetStatus(ctx, j, desired, live); done || err != nil {
+				return err
+			}
+			j.written.ResourceVersion = live.GetResourceVersion()
+		}
+		body := maps.Clone(live.Object)
+		body["status"] = desired.Object["status"]
 		err = x.send(j, body, func() (bulk.Written, error) { return x.target.PutStatus(ctx, j.action.Resource, body, false) })
 		if !errors.Is(err, apply.ErrMoved) {
 			return err
 		}
-		live, err := x.read(ctx, j)
-		switch {
-		case err != nil:
-			return err
-		case string(live.GetUID()) != j.written.UID:
-			return &refusedError{result: HasFailed, reason: "it was deleted and made again while its status was to be written; run again"}
-		case hasWrittenStatus(live) && j.first:
-			j.notes = append(j.notes, "its status is that of its controller, which was quicker; git's was not written")
-			return nil
-		}
-		j.written.ResourceVersion = live.GetResourceVersion()
 	}
 	return &refusedError{result: HasFailed, reason: "its status could not be written, since the object changes all the time; stop its controller and run again"}
 }
 
-// withStatus returns an object with git's status. The rest of it is git's too, or where that has redacted
-// values, the cluster's.
-func (x *executor) withStatus(ctx context.Context, j *job, desired *Desired) (map[string]any, error) {
-	if len(desired.Redacted) == 0 {
-		return desired.Object, nil
+// meetStatus decides about an object that somebody changed before git's status could be written, and tells
+// whether nothing is left to be done.
+func (x *executor) meetStatus(ctx context.Context, j *job, desired *Desired, live *unstructured.Unstructured) (done bool, err error) {
+	comparison, err := x.compare(ctx, desired, live)
+	switch {
+	case err != nil:
+		return false, err
+	case !slices.ContainsFunc(comparison.Changes, isOfStatus):
+		return true, nil
+	case j.first && hasWrittenStatus(live):
+		j.notes = append(j.notes, "its status is that of its controller, which was quicker; git's was not written")
+		return true, nil
+	case j.first:
+		return false, nil
 	}
-	live, err := x.read(ctx, j)
-	if err != nil {
-		return nil, err
+	if err := j.permits(live, comparison); err != nil {
+		return false, err
 	}
-	body := maps.Clone(live.Object)
-	body["status"] = desired.Object["status"]
-	return body, nil
+	return false, x.save(j, live)
 }
 
 // hasWrittenStatus tells whether anybody has written the status of an object, but for the defaults of
@@ -176,15 +183,6 @@ func hasWrittenStatus(live *unstructured.Unstructured) bool {
 		}
 	}
 	return false
-}
-
-// withVersion returns an object with the uid and resourceVersion of its live state.
-func withVersion(obj map[string]any, state bulk.Written) map[string]any {
-	metadata := maps.Clone(obj["metadata"].(map[string]any))
-	metadata["uid"], metadata["resourceVersion"] = state.UID, state.ResourceVersion
-	obj = maps.Clone(obj)
-	obj["metadata"] = metadata
-	return obj
 }
 
 // release gives up the ownership of what was written, if that is asked for.

@@ -159,7 +159,7 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	case m.runs[gr]:
 		t.decide(Skip, fmt.Sprintf("differs, and would run again; to restore it, name %s in --resources", gr))
 		return
-	case statusIsLeft(live, c):
+	case m.hasOwnStatus(t) && statusIsLeft(live, c):
 		t.decide(Update, "only the status that git has of it is left to be written")
 		return
 	case m.opts.Existing != ExistingUpdate:
@@ -194,8 +194,19 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	t.status = slices.ContainsFunc(c.Changes, isOfStatus)
 }
 
+// hasOwnStatus tells whether the status of an object is written apart from it.
+func (m *maker) hasOwnStatus(t *target) bool {
+	kind, _ := m.served.Resource(t.item.Key.GroupResource())
+	version, _ := kind.Version(t.action.Resource.Version)
+	return t.action.Phase == Objects && version.Status
+}
+
 // statusIsLeft tells whether an object is one of a restore that was interrupted before it wrote the
-// object's status, and nobody else has written one since: then nothing is lost by writing it.
+// object's status, and nobody else has written one since: then nothing is lost by writing it. That can
+// only be told where the status is written apart from the object.
+//
+// Invariant: without ExistingUpdate no status is overwritten that somebody wrote (TestStatusIsLeft,
+// TestStatusWithoutSubresource).
 func statusIsLeft(live *unstructured.Unstructured, c *Comparison) bool {
 	return isOurs(live) && !hasWrittenStatus(live) && !slices.ContainsFunc(c.Changes, func(c Change) bool { return !isOfStatus(c) })
 }

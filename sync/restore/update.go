@@ -84,7 +84,7 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 func (x *executor) replace(ctx context.Context, j *job, desired *Desired, live *unstructured.Unstructured, comparison Comparison) error {
 	j.changes = comparison.Changes
 	j.status = x.hasOwnStatus(j, desired) && slices.ContainsFunc(comparison.Changes, isOfStatus)
-	j.first = statusIsLeft(live, &comparison)
+	j.first = j.status && statusIsLeft(live, &comparison)
 	if !j.first {
 		if err := x.save(j, live); err != nil {
 			return err

@@ -3,7 +3,9 @@ package restore
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -233,6 +235,107 @@ func TestStatusIsLeft(t *testing.T) {
 		if got := w.get(name).Object["status"].(map[string]any)["ready"]; got != ready {
 			t.Errorf("%s: ready is %v", name, got)
 		}
+	}
+}
+
+// Where the status is no subresource, nothing tells who wrote it: it is a field as any other.
+func TestStatusWithoutSubresource(t *testing.T) {
+	w := newEmptyWorld(t, "plain-status")
+	w.keepStatus()
+	namespace := w.namespace + "-plain"
+	w.gadgets("gizmos", "Gizmo", "", namespace)
+	if got := w.restore(t.Context()).Totals(); got[WasCreated] != 5 {
+		t.Fatalf("%v, want 5 created", got)
+	}
+	gizmos := w.dynamic.Resource(schema.GroupVersionResource{Group: w.group, Version: "v1", Resource: "gizmos"}).Namespace(namespace)
+	live, err := gizmos.Get(t.Context(), "g1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.Object["status"] = map[string]any{"ready": false}
+	key := kube.Key{Group: w.group, Resource: "gizmos", Namespace: namespace, Name: "g1"}
+	owned := fmt.Sprintf("ownerReferences: [{apiVersion: %s/v1, kind: Gizmo, name: g0}]", w.group)
+	w.canonical(key, fmt.Sprintf(`{apiVersion: %s/v1, kind: Gizmo, metadata: {name: g1, namespace: %s, %s}, spec: {size: 1}, status: {ready: true}}`,
+		w.group, namespace, owned))
+	g0, err := gizmos.Get(t.Context(), "g0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: w.group + "/v1", Kind: "Gizmo", Name: "g0", UID: g0.GetUID()}})
+	if live, err = gizmos.Update(t.Context(), live, metav1.UpdateOptions{FieldManager: "controller"}); err != nil {
+		t.Fatal(err)
+	}
+	w.opts.Existing = ExistingSkip
+	w.opts.Names = []string{"g0", "g1", "g2"}
+	w.want(w.restore(t.Context()), map[string]Result{"g0": WasUnchanged, "g1": WasSkipped, "g2": WasUnchanged})
+	if now, err := gizmos.Get(t.Context(), "g1", metav1.GetOptions{}); err != nil || now.GetResourceVersion() != live.GetResourceVersion() {
+		t.Errorf("it was written: %v, %v", now, err)
+	}
+	w.opts.Existing = ExistingUpdate
+	r := w.restore(t.Context())
+	w.want(r, map[string]Result{"g0": WasUnchanged, "g1": WasConfigured, "g2": WasUnchanged})
+	content, err := os.ReadFile(r.Saved)
+	if err != nil || !strings.Contains(string(content), "ready: false") {
+		t.Errorf("the status was not saved: %v", err)
+	}
+}
+
+// What is sent to write a status is the live object but for its status.
+func TestStatusAlone(t *testing.T) {
+	w := newWorld(t, "alone")
+	w.keepStatus()
+	w.live("a", "{size: 1}")
+	w.widget("a", "{size: 2, replicas: 1, mode: auto}", "metadata.labels: {from: git}", "status: {ready: true}")
+	w.widget("b", "{size: 3}", "status: {ready: true}")
+	sent := 0
+	w.cluster.before = func(verb string, obj map[string]any) error {
+		if verb != "status" {
+			return nil
+		}
+		sent++
+		live := w.get(obj["metadata"].(map[string]any)["name"].(string))
+		live.Object["status"] = map[string]any{"ready": true}
+		if diff := cmp.Diff(live.Object, obj); diff != "" {
+			t.Errorf("sent (-live +got):\n%s", diff)
+		}
+		return nil
+	}
+	w.opts.Concurrency = 1
+	w.want(w.restore(t.Context()), map[string]Result{"a": WasConfigured, "b": WasCreated})
+	if sent != 2 {
+		t.Errorf("%d statuses were written, want 2", sent)
+	}
+}
+
+// A controller writes the status just before an update does: that one is saved too, and fields that the
+// plan does not list are left.
+func TestStatusMoved(t *testing.T) {
+	w := newWorld(t, "status-moved")
+	w.keepStatus()
+	for _, name := range []string{"a", "b"} {
+		w.live(name, "{size: 1}")
+		w.widget(name, "{size: 1, replicas: 1, mode: auto}", "status: {ready: true}")
+	}
+	w.setStatus("a")
+	var a, b atomic.Bool
+	w.cluster.before = func(_ string, obj map[string]any) error {
+		switch name := obj["metadata"].(map[string]any)["name"]; {
+		case name == "a" && !a.Swap(true):
+			live := w.get("a")
+			live.Object["status"] = map[string]any{}
+			_, err := w.widgets().UpdateStatus(t.Context(), live, metav1.UpdateOptions{FieldManager: "controller"})
+			return err
+		case name == "b" && !b.Swap(true):
+			w.edit("b", func(spec map[string]any) { spec["color"] = "red" })
+		}
+		return nil
+	}
+	r := w.restore(t.Context())
+	outcomes := w.want(r, map[string]Result{"a": WasConfigured, "b": HasFailed})
+	wantText(t, outcomes["b"].Reason, "spec.color", "run again")
+	content, err := os.ReadFile(r.Saved)
+	if err != nil || !strings.Contains(string(content), "ready: false") || !strings.Contains(string(content), "status: {}") {
+		t.Errorf("not both of the controller's statuses were saved: %v\n%s", err, content)
 	}
 }
 
