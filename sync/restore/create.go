@@ -42,7 +42,9 @@ func (x *executor) exists(ctx context.Context, j *job, desired *Desired) error {
 	if err != nil {
 		return err
 	}
-	j.met = true
+	if j.met = true; live.GetDeletionTimestamp() != nil {
+		return blocked("it is being deleted; run again when it is gone")
+	}
 	x.is(j.action.Key, string(live.GetUID()))
 	j.written = bulk.Written{UID: string(live.GetUID()), ResourceVersion: live.GetResourceVersion()}
 	if j.unsure && isOurs(live) {

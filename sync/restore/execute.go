@@ -103,7 +103,7 @@ type executor struct {
 	renewed map[schema.GroupResource]time.Time // kinds whose CRD was written
 
 	mu   sync.Mutex
-	uids map[kube.Key]string // of objects that are there
+	uids map[kube.Key]string // of objects that this run wrote, or met as owners
 }
 
 func newExecutor(snapshot *Snapshot, target Target, plan *Plan, opts ExecuteOptions) *executor {
@@ -114,10 +114,6 @@ func newExecutor(snapshot *Snapshot, target Target, plan *Plan, opts ExecuteOpti
 	for i := range plan.Actions {
 		a := &plan.Actions[i]
 		x.tasks[a.Key] = i
-		x.is(a.Key, a.UID)
-		for _, owner := range a.awaits() {
-			x.is(owner.Key, owner.UID)
-		}
 	}
 	return x
 }
@@ -179,14 +175,17 @@ func (x *executor) write(ctx context.Context, stage Stage, phase Phase) {
 		ended++
 		if jobs[n].made {
 			r.Done++
-		} else {
-			x.blockDependents(s.behind(n), left, &x.plan.Actions[left[n]])
+		}
+		there := jobs[n].made || x.mayOwn(jobs[n].action)
+		if !there {
+			x.blockDependents(s.behind(n), left, jobs[n])
 		}
 		x.progress(Progress{Stage: stage, Done: ended, Total: len(left), Began: began})
-		return jobs[n].made
+		return there
 	}
 	for _, n := range order.circles() {
 		end(n, blocked("its owners lead back to itself: take one of the ownerReferences out of git"))
+		x.blockDependents(s.behind(n), left, jobs[n])
 	}
 	x.progress(Progress{Stage: stage, Done: ended, Total: len(left), Began: began})
 	p := pool{schedule: s, pace: x.pace, ended: end, attempt: func(ctx context.Context, n int) error { return x.attempt(ctx, jobs[n]) }}
@@ -239,11 +238,19 @@ func (x *executor) outcome(i int, j *job, err error) {
 	}
 }
 
+// mayOwn tells whether an object that is not as git has it may be there for all that: what it owns finds
+// out before it is written; see ownerUID.
+func (x *executor) mayOwn(a *Action) bool { return a.UID != "" || x.uid(a.Key) != "" }
+
 // blockDependents blocks what waits for an object that did not come.
-func (x *executor) blockDependents(behind, left []int, owner *Action) {
+func (x *executor) blockDependents(behind, left []int, owner *job) {
+	reason := fmt.Sprintf("its owner %s is not there; see there, and run again", owner.action.Key)
+	if owner.met {
+		reason = ownerGoes(owner.action.Key)
+	}
 	for _, n := range behind {
 		if o := &x.report.Outcomes[left[n]]; o.Result == WasLeft {
-			o.Result, o.Reason = WasBlocked, fmt.Sprintf("its owner %s is not there; see there, and run again", owner.Key)
+			o.Result, o.Reason = WasBlocked, reason
 		}
 	}
 }
@@ -254,7 +261,7 @@ func (x *executor) progress(p Progress) {
 	}
 }
 
-// is notes the uid of an object that is there.
+// is notes the uid of an object that is there, and that nobody deletes.
 func (x *executor) is(key kube.Key, uid string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -98,6 +98,81 @@ func TestOwnersMissing(t *testing.T) {
 	})
 }
 
+// Owners that are being deleted, or were made again since the plan was made, are not taken.
+func TestOwnersGo(t *testing.T) {
+	w := newWorld(t, "owners-go")
+	const spec = "{size: 1, replicas: 1, mode: auto}"
+	w.widget("planned-going", spec)
+	for _, name := range []string{"going", "planned-going", "remade"} {
+		live := w.live(name, spec)
+		live.SetFinalizers([]string{"x.io/y"})
+		if _, err := w.widgets().Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.widget("of-"+name, spec, "metadata.ownerReferences: ["+w.owner(name)+"]")
+	}
+	w.opts.StripFinalizers = true
+	s := w.snapshot()
+	plan := w.plan(s)
+	for _, name := range []string{"going", "planned-going", "remade"} {
+		if err := w.widgets().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.release("remade")
+	w.live("remade", spec)
+	outcomes := w.want(w.execute(t.Context(), s, plan), map[string]Result{
+		"planned-going": WasUnchanged, "of-going": WasBlocked, "of-planned-going": WasBlocked, "of-remade": WasBlocked,
+	})
+	wantText(t, outcomes["of-going"].Reason, "/going is being deleted")
+	wantText(t, outcomes["of-planned-going"].Reason, "/planned-going is being deleted")
+	wantText(t, outcomes["of-remade"].Reason, "/remade was deleted and made again")
+	w.release("going")
+	w.release("planned-going")
+}
+
+// release takes away the finalizers of a widget.
+func (w *world) release(name string) {
+	w.t.Helper()
+	live := w.get(name)
+	live.SetFinalizers(nil)
+	if _, err := w.widgets().Update(w.t.Context(), live, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What an owner owns is created though the owner, which is there, could not be made as git has it.
+func TestOwnerDiffers(t *testing.T) {
+	w := newWorld(t, "owner-differs")
+	w.live("refused", "{size: 1}")
+	w.live("remade", "{size: 1}")
+	w.widget("refused", "{grade: middle}")
+	w.widget("remade", "{size: 2}")
+	w.widget("raced", "{size: 2}")
+	owners := []string{"refused", "remade", "raced"}
+	for _, owner := range owners {
+		w.widget("of-"+owner, "{size: 1}", "metadata.ownerReferences: ["+w.owner(owner)+"]")
+	}
+	s := w.snapshot()
+	plan := w.plan(s)
+	w.live("raced", "{size: 1}")
+	if err := w.widgets().Delete(t.Context(), "remade", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.live("remade", "{size: 1}")
+	outcomes := w.want(w.execute(t.Context(), s, plan), map[string]Result{
+		"refused": HasFailed, "of-refused": WasCreated,
+		"raced": InConflict, "of-raced": WasCreated,
+		"remade": HasFailed, "of-remade": WasBlocked,
+	})
+	wantText(t, outcomes["of-remade"].Reason, "/remade was deleted and made again")
+	for _, owner := range []string{"refused", "raced"} {
+		if refs := w.get("of-" + owner).GetOwnerReferences(); len(refs) != 1 || refs[0].UID != w.get(owner).GetUID() {
+			t.Errorf("of-%s: owners %+v", owner, refs)
+		}
+	}
+}
+
 func TestRedactedIsNotSent(t *testing.T) {
 	w := newWorld(t, "redacted")
 	w.widget("a", `{secret: "crmirror-redacted:v1:abc"}`)

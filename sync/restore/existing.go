@@ -55,7 +55,7 @@ func (m *maker) compareAt(ctx context.Context, at schema.GroupVersionResource, t
 	_, err := m.cluster.List(ctx, at, namespace, "", func(live *unstructured.Unstructured) error {
 		key := keyOf(at.Resource, live)
 		key.Group = at.Group
-		m.live.set(key, string(live.GetUID()))
+		m.live.met(key, live)
 		t := wanted[key]
 		if t == nil {
 			if m.extra != nil {

@@ -128,7 +128,7 @@ func (m *maker) choose(ctx context.Context) error {
 		return err
 	}
 	m.byKey = map[kube.Key]*target{}
-	m.live = sharedUIDs{uids: map[kube.Key]string{}}
+	m.live = sharedUIDs{uids: map[kube.Key]string{}, going: map[kube.Key]bool{}}
 	for _, item := range sel.items {
 		m.add(item, false)
 	}

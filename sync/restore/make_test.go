@@ -223,6 +223,29 @@ func TestPlanOwners(t *testing.T) {
 	wantText(t, w.action(w.plan(Options{}), "widgets.example.com shop/a").Reason, "cannot be read", "line 3")
 }
 
+// What has an owner that is being deleted waits, wherever that owner is: in the plan, listed, or read.
+func TestPlanOwnerGoes(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.serve("owners.example.com", "Owner", true, "v1")
+	const going = "  deletionTimestamp: \"2026-01-02T03:04:05Z\"\n"
+	w.live(widget("shop", "a", "1", going))
+	w.live(widget("shop", "listed", "1", going))
+	w.live("apiVersion: example.com/v1\nkind: Owner\nmetadata:\n  name: read\n  namespace: shop\n" + going)
+	for name, owner := range map[string]string{"a": "Widget", "listed": "Widget", "read": "Owner"} {
+		w.git(widget("shop", "of-"+name, "1", "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: "+owner+", name: "+name+", uid: old}\n"), nil)
+	}
+	plan := w.plan(Options{})
+	for _, name := range []string{"a", "listed", "read"} {
+		a := w.action(plan, "widgets.example.com shop/of-"+name)
+		if a.Verb != Blocked {
+			t.Errorf("%s: got %s, want blocked", name, a.Verb)
+		}
+		wantText(t, a.Reason, "shop/"+name+" is being deleted", "run again")
+	}
+}
+
 // An object that outlived its owner has the old uid; the owner, made again, has another.
 func TestPlanStaleOwner(t *testing.T) {
 	w := shop(t)

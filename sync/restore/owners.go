@@ -23,8 +23,9 @@ func idOf(reference map[string]any) ownerID {
 
 // owners returns the uids of an object's owners in the cluster; those of dropped ones are missing.
 //
-// Invariant: no uid is written that is not of an object which was there when this restore read or
-// wrote it: with another one, garbage collection would delete what it stands in (TestOwners).
+// Invariant: no uid is written that is not of an object which was there, and not being deleted, when this
+// run read or wrote it: with another one, garbage collection would delete what it stands in (TestOwners,
+// TestOwnersGo).
 func (x *executor) owners(ctx context.Context, a *Action, obj map[string]any) (map[ownerID]string, error) {
 	references := references(obj)
 	if len(references) != len(a.Owners) {
@@ -44,11 +45,13 @@ func (x *executor) owners(ctx context.Context, a *Action, obj map[string]any) (m
 	return uids, nil
 }
 
+// ownerUID returns the uid of an owner that this run wrote, or else reads it, once.
 func (x *executor) ownerUID(ctx context.Context, a *Action, owner kube.Key) (string, error) {
 	if uid := x.uid(owner); uid != "" {
 		return uid, nil
 	}
-	if _, planned := x.tasks[owner]; planned {
+	planned := x.ownerAsPlanned(a, owner)
+	if _, ours := x.tasks[owner]; ours && planned == "" {
 		return "", blocked("its owner %s is not there; see there, and run again", owner)
 	}
 	kind, served := x.served.Resource(owner.GroupResource())
@@ -62,10 +65,25 @@ func (x *executor) ownerUID(ctx context.Context, a *Action, owner kube.Key) (str
 	case err != nil:
 		return "", x.judge(&job{action: a}, err)
 	case live.GetDeletionTimestamp() != nil:
-		return "", blocked("its owner %s is being deleted", owner)
+		return "", blocked("%s", ownerGoes(owner))
+	case planned != "" && string(live.GetUID()) != planned:
+		return "", blocked("its owner %s was deleted and made again since the plan was made; run again", owner)
 	}
 	x.is(owner, string(live.GetUID()))
 	return string(live.GetUID()), nil
+}
+
+// ownerAsPlanned returns the uid that an object's owner had when the plan was made; "" if it was not there.
+func (x *executor) ownerAsPlanned(a *Action, owner kube.Key) string {
+	if i, ok := x.tasks[owner]; ok {
+		return x.plan.Actions[i].UID
+	}
+	for _, o := range a.awaits() {
+		if o.Key == owner {
+			return o.UID
+		}
+	}
+	return ""
 }
 
 func references(obj map[string]any) []map[string]any {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	gosync "sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -15,10 +16,30 @@ import (
 	"github.com/crmirror/crmirror/sync"
 )
 
-// sharedUIDs are the uids of live objects, as listings found them.
+// sharedUIDs are the uids of live objects, as listings found them, but not of those that are being
+// deleted: a reference to one of these lets garbage collection delete what it stands in.
 type sharedUIDs struct {
-	mu   gosync.Mutex
-	uids map[kube.Key]string
+	mu    gosync.Mutex
+	uids  map[kube.Key]string
+	going map[kube.Key]bool // that are being deleted
+}
+
+// met takes note of a live object.
+func (u *sharedUIDs) met(key kube.Key, live *unstructured.Unstructured) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if live.GetDeletionTimestamp() != nil {
+		u.going[key] = true
+		return
+	}
+	u.uids[key] = string(live.GetUID())
+}
+
+// goes tells whether an object is known to be being deleted.
+func (u *sharedUIDs) goes(key kube.Key) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.going[key]
 }
 
 func (u *sharedUIDs) set(key kube.Key, uid string) {
@@ -126,11 +147,19 @@ func (m *maker) owner(ctx context.Context, t *target, ref ownerRef) (Owner, erro
 	if owner.UID = uid; uid != "" {
 		return owner, nil
 	}
+	if m.live.goes(owner.Key) {
+		t.block(ownerGoes(owner.Key))
+		return owner, nil
+	}
 	if _, ok := m.s.Item(inGit); ok {
 		t.block(fmt.Sprintf("its owner %s is in git and not in the cluster: restore it too", owner.Key))
 		return owner, nil
 	}
 	return m.drop(t, owner, ref), nil
+}
+
+func ownerGoes(owner kube.Key) string {
+	return fmt.Sprintf("its owner %s is being deleted; run again when it is gone", owner)
 }
 
 func (m *maker) drop(t *target, owner Owner, ref ownerRef) Owner {
@@ -142,7 +171,7 @@ func (m *maker) drop(t *target, owner Owner, ref ownerRef) Owner {
 
 // liveUID returns the uid of a live object, "" if there is none.
 func (m *maker) liveUID(ctx context.Context, key kube.Key) (string, error) {
-	if uid, ok := m.live.get(key); ok {
+	if uid, ok := m.live.get(key); ok || m.live.goes(key) {
 		return uid, nil
 	}
 	kind, ok := m.served.Resource(key.GroupResource())
@@ -150,26 +179,35 @@ func (m *maker) liveUID(ctx context.Context, key kube.Key) (string, error) {
 		return "", nil
 	}
 	live, err := m.cluster.Get(ctx, kind.Preferred(), key.Namespace, key.Name)
-	uid := ""
 	switch {
 	case errors.Is(err, apply.ErrNotFound):
+		m.live.set(key, "")
 	case err != nil:
 		return "", err
-	case live.GetDeletionTimestamp() == nil:
-		uid = string(live.GetUID())
+	default:
+		m.live.met(key, live)
 	}
-	m.live.set(key, uid)
+	uid, _ := m.live.get(key)
 	return uid, nil
 }
 
 // followOwners blocks what cannot be written since an owner is not. It tells whether it did.
+//
+// Invariant: no owner is taken that is being deleted (TestPlanOwnerGoes).
 func (m *maker) followOwners(t *target) bool {
 	if v := t.action.Verb; v != Create && v != Update {
 		return false
 	}
 	for _, o := range t.action.awaits() {
 		of := m.byKey[o.Key]
-		if of == nil || o.Dropped || of.found {
+		if of == nil || o.Dropped {
+			continue
+		}
+		if of.terminates {
+			t.block(ownerGoes(o.Key))
+			return true
+		}
+		if of.found {
 			continue
 		}
 		switch of.action.Verb {
