@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -144,11 +145,15 @@ func (x *executor) judge(j *job, err error) error {
 		}
 		return err
 	}
-	again := &againError{after: rejected.RetryAfter, err: err}
+	again := &againError{after: min(rejected.RetryAfter, x.opts.Patience), err: err}
+	tooLong := rejected.RetryAfter > x.opts.Patience
+	if tooLong {
+		again.err = impatient(rejected)
+	}
 	switch rejected.Verdict {
 	case apply.Unavailable:
 		again.overload = true
-		if again.gate = wholeServer; rejected.RetryAfter > 0 {
+		if again.gate = wholeServer; rejected.RetryAfter > 0 && !tooLong {
 			again.gate = noGate // it is there, and the pace waits
 		}
 	case apply.Failing, apply.NoKind:
@@ -157,6 +162,14 @@ func (x *executor) judge(j *job, err error) error {
 		again.gate = j.namespaceGate()
 	}
 	return again
+}
+
+// impatient says of a refusal that its server wants to be left alone for longer than is waited.
+func impatient(rejected *apply.Rejected) error {
+	said := *rejected
+	said.Message = strings.TrimPrefix(fmt.Sprintf("%s; the server asks to be left alone for %s, which is not waited for: run again then",
+		said.Message, said.RetryAfter), "; ")
+	return &said
 }
 
 // redactedReason says what keeps an object from being written for which git has not all values.

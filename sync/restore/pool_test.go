@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/crmirror/crmirror/kube/apply"
 )
 
 // newPool makes a pool of tasks that wait for each other as owners says, and returns it with the
@@ -105,5 +107,50 @@ func TestPoolRetryAfter(t *testing.T) {
 		if want := []time.Duration{0, 7 * time.Second, 14 * time.Second}; !slices.Equal(times, want) || len(*ended) != 1 {
 			t.Errorf("tried after %v, want %v", times, want)
 		}
+	})
+}
+
+// A server that asks to be left alone for longer than patience is tried once more after that, and then
+// everything is given up, with what the server asked.
+func TestPoolRetryAfterTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &executor{opts: ExecuteOptions{Patience: time.Minute}}
+		j := &job{action: &Action{}}
+		p, ended := newPool(make([][]int, 20), 0, func(context.Context, int) error {
+			return x.judge(j, &apply.Rejected{Verdict: apply.Unavailable, Message: "busy", Retry: true, RetryAfter: time.Hour})
+		})
+		reasons := map[string]bool{}
+		p.ended = func(task int, err error) bool {
+			*ended = append(*ended, task)
+			reasons[err.Error()] = true
+			return false
+		}
+		began := time.Now()
+		p.run(t.Context())
+		if took := time.Since(began); len(*ended) != 20 || took > 3*time.Minute {
+			t.Errorf("%d ended after %s, want 20 soon after a minute", len(*ended), took)
+		}
+		for reason := range reasons {
+			wantText(t, reason, "busy", "left alone for 1h0m0s")
+		}
+	})
+}
+
+// Waiting for a kind, or for discovery, ends with patience whatever the server asks.
+func TestPersistRetryAfterTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &executor{opts: ExecuteOptions{Patience: time.Minute}, jitter: func() float64 { return 1 }}
+		began, tries := time.Now(), 0
+		err := x.persist(t.Context(), func(context.Context) error {
+			tries++
+			return &apply.Rejected{Verdict: apply.Unavailable, Retry: true, RetryAfter: time.Hour}
+		})
+		if took := time.Since(began); took != time.Minute || tries != 2 {
+			t.Errorf("tried %d times in %s, want 2 and a minute", tries, took)
+		}
+		if err == nil {
+			t.Fatal("no error")
+		}
+		wantText(t, err.Error(), "left alone for 1h0m0s")
 	})
 }

@@ -25,7 +25,8 @@ const (
 // webhook of a kind has nobody behind it yet. So what fails for a while closes a gate, such as the
 // server's or the kind's, for all tasks that go through it. One of them after the other tries, with growing
 // waits between; the first of which the server says something else opens the gate. If nothing does
-// within patience, all that wait there are given up.
+// within patience, all that wait there are given up, and with the server all that wait anywhere: nobody
+// would try the other gates.
 type schedule struct {
 	order    *order
 	gatesOf  func(task int) []string // that it goes through after the server's
@@ -157,9 +158,7 @@ func (s *schedule) again(task int, name string, after time.Duration, now time.Ti
 	}
 	switch {
 	case g != nil && now.Sub(g.since) >= s.patience:
-		given := append(g.waiting, task)
-		g.waiting = nil
-		return given
+		return append(s.giveUp(name), task)
 	case s.hopeless(task, now):
 		return []int{task}
 	case g == nil:
@@ -168,6 +167,18 @@ func (s *schedule) again(task int, name string, after time.Duration, now time.Ti
 		g.waiting = append(g.waiting, task)
 	}
 	return nil
+}
+
+// giveUp returns the tasks that wait before a gate, or before any if it is the server's. They wait no more.
+func (s *schedule) giveUp(name string) []int {
+	var given []int
+	for other, g := range s.gates {
+		if other == name || name == wholeServer {
+			given, g.waiting = append(given, g.waiting...), nil
+		}
+	}
+	slices.Sort(given)
+	return given
 }
 
 // shut shuts a gate before which a task failed, and returns it.

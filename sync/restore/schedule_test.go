@@ -114,6 +114,31 @@ func TestScheduleServerGone(t *testing.T) {
 	}
 }
 
+// The server goes for good while a kind waits for its webhook: what waits for that is given up too.
+func TestScheduleGivesUpAll(t *testing.T) {
+	c := newClock(6)
+	c.want(t, 0, 1, 2, 3, 4, 5)
+	for _, task := range []int{0, 2, 4} {
+		c.again(task, "even", 0, c.now)
+	}
+	var given []int
+	for _, task := range []int{1, 3, 5} {
+		given = append(given, c.again(task, wholeServer, 0, c.now)...)
+	}
+	for given == nil && !c.wake().IsZero() {
+		c.now = c.wake()
+		task, ok := c.next(c.now)
+		if !ok {
+			t.Fatal("nobody tries")
+		}
+		given = c.again(task, wholeServer, 0, c.now)
+	}
+	slices.Sort(given)
+	if !slices.Equal(given, []int{0, 1, 2, 3, 4, 5}) || !c.wake().IsZero() {
+		t.Errorf("given up: %v, want all", given)
+	}
+}
+
 func TestScheduleRetryAfter(t *testing.T) {
 	c := newClock(1)
 	c.want(t, 0)

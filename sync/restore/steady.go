@@ -22,11 +22,18 @@ func persist(ctx context.Context, patience time.Duration, jitter func() float64,
 	for tries := 1; ; tries++ {
 		err := f(ctx)
 		var rejected *apply.Rejected
-		if err == nil || !errors.As(err, &rejected) || !rejected.Retry || time.Since(began) >= patience {
+		if err == nil || !errors.As(err, &rejected) || !rejected.Retry {
+			return err
+		}
+		if rejected.RetryAfter > patience && patience > 0 {
+			err = impatient(rejected)
+		}
+		rest := patience - time.Since(began)
+		if rest <= 0 {
 			return err
 		}
 		select {
-		case <-time.After(min(max(rejected.RetryAfter, backoff(tries, jitter)), patience)):
+		case <-time.After(min(rest, max(rejected.RetryAfter, backoff(tries, jitter)))):
 		case <-ctx.Done():
 			return err
 		}
