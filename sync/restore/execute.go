@@ -113,7 +113,9 @@ func newExecutor(snapshot *Snapshot, target Target, plan *Plan, opts ExecuteOpti
 	}
 	for i := range plan.Actions {
 		a := &plan.Actions[i]
-		x.tasks[a.Key] = i
+		if other, twice := x.tasks[a.Key]; !twice || plan.Actions[other].Verb == Blocked { // two may be mapped to one key
+			x.tasks[a.Key] = i
+		}
 	}
 	return x
 }

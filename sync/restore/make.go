@@ -158,10 +158,30 @@ func (m *maker) add(item Item, support bool) {
 	}}
 	m.targets = append(m.targets, t)
 	if other := m.byKey[t.action.Key]; other != nil {
-		t.decide(Blocked, fmt.Sprintf("%s is mapped to the same object; restore one of them", other.item.Key))
+		m.collide(other, t)
 		return
 	}
 	m.byKey[t.action.Key] = t
+}
+
+// collide decides between two targets of one key in the cluster: what has that key in git too wins, and of two
+// that are mapped to it neither does. A Namespace is the same for both, and the other is only noted.
+func (m *maker) collide(winner, loser *target) {
+	if loser.action.Key == loser.item.Key {
+		winner, loser = loser, winner
+	}
+	m.byKey[winner.action.Key] = winner
+	if winner.action.Phase == Namespaces {
+		winner.action.Notes = append(winner.action.Notes, fmt.Sprintf(
+			"namespace %s is mapped to it too: its own labels and annotations are not restored", loser.item.Key.Name))
+		m.targets = slices.DeleteFunc(m.targets, func(t *target) bool { return t == loser })
+		return
+	}
+	const reason = "%s has the same name and namespace in the cluster, after --map-namespace; restore one of them"
+	loser.decide(Blocked, fmt.Sprintf(reason, winner.item.Key))
+	if winner.action.Key != winner.item.Key {
+		winner.decide(Blocked, fmt.Sprintf(reason, loser.item.Key))
+	}
 }
 
 func phaseOf(gr schema.GroupResource) Phase {

@@ -176,16 +176,40 @@ func TestPlanMapTwoNamespacesToOne(t *testing.T) {
 	w := shop(t)
 	w.git(namespaceText("other"), nil)
 	w.git(widget("other", "a", "5"), nil)
-	plan := w.plan(Options{MapNamespaces: map[string]string{"shop": "one", "other": "one"}})
-	var blocked []string
-	for _, a := range plan.Actions {
-		if a.Verb == Blocked {
-			blocked = append(blocked, a.From.String())
-			wantText(t, a.Reason, "mapped to the same object")
+	w.git(widget("other", "c", "5"), nil)
+	for name, c := range map[string]struct {
+		maps        map[string]string
+		space, note string
+		blocked     []string
+	}{
+		"both mapped": {map[string]string{"shop": "one", "other": "one"}, "namespaces one", "namespace shop is mapped to it too",
+			[]string{"widgets.example.com other/a", "widgets.example.com shop/a"}},
+		"to one after it": {map[string]string{"other": "shop"}, "namespaces shop", "namespace other is mapped to it too",
+			[]string{"widgets.example.com other/a"}},
+		"to one before it": {map[string]string{"shop": "other"}, "namespaces other", "namespace shop is mapped to it too",
+			[]string{"widgets.example.com shop/a"}},
+	} {
+		plan := w.plan(Options{MapNamespaces: c.maps})
+		var blocked []string
+		spaces := 0
+		for _, a := range plan.Actions {
+			if a.Phase == Namespaces {
+				spaces++
+			}
+			if a.Verb == Blocked {
+				blocked = append(blocked, a.From.String())
+				wantText(t, a.Reason, "--map-namespace", "restore one of them")
+			}
 		}
-	}
-	if want := []string{"namespaces shop", "widgets.example.com shop/a"}; !slices.Equal(blocked, want) {
-		t.Errorf("blocked: %q, want %q", blocked, want)
+		slices.Sort(blocked)
+		if !slices.Equal(blocked, c.blocked) {
+			t.Errorf("%s: blocked %q, want %q", name, blocked, c.blocked)
+		}
+		space := w.action(plan, c.space)
+		if spaces != 1 || space.Verb != Create {
+			t.Errorf("%s: %d namespaces, %s; want one to be created", name, spaces, space.Verb)
+		}
+		wantText(t, strings.Join(space.Notes, ""), c.note)
 	}
 }
 
