@@ -71,7 +71,7 @@ func (m *maker) compareAt(ctx context.Context, at schema.GroupVersionResource, t
 		return err
 	})
 	var refused *apply.Rejected
-	if errors.As(err, &refused) && refused.Verdict != apply.Unavailable {
+	if errors.As(err, &refused) {
 		m.unlisted(at, targets, refused)
 		return nil
 	}
@@ -120,6 +120,11 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 		return a.Resource, nil
 	}
 	typ, _, err := m.cluster.Type(ctx, live.GroupVersionKind())
+	var refused *apply.Rejected
+	if errors.As(err, &refused) {
+		t.decide(Blocked, "the schema of its kind cannot be read: "+sync.Printable(refused.Error(), messageRunes))
+		return other, nil
+	}
 	if err != nil {
 		return other, err
 	}

@@ -106,9 +106,10 @@ func (m *maker) look(ctx context.Context) (err error) {
 		return nil
 	})
 	var refused *apply.Rejected
-	if errors.As(err, &refused) && refused.Verdict == apply.Forbidden {
+	if errors.As(err, &refused) {
 		m.spaces = nil
-		m.find("namespaces", "you may not list them: whether those that objects lie in are there is not known")
+		m.find("namespaces", "cannot be listed: whether those that objects lie in are there is not known: "+
+			sync.Printable(refused.Error(), messageRunes))
 	} else if err != nil {
 		return err
 	}

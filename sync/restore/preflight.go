@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/bulk"
 	"github.com/crmirror/crmirror/sync"
 )
@@ -159,6 +161,12 @@ func (m *maker) checkWebhooks(ctx context.Context) error {
 		}
 		service := crd.Spec.Conversion.Webhook.ClientConfig.Service
 		ready, err := m.cluster.Endpoints(ctx, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+		var refused *apply.Rejected
+		if errors.As(err, &refused) {
+			m.find(crdKey(gr).String(), fmt.Sprintf("whether somebody answers behind its conversion webhook, service %s/%s, is not known: %s",
+				service.Namespace, service.Name, sync.Printable(refused.Error(), messageRunes)))
+			continue
+		}
 		if err != nil {
 			return err
 		}

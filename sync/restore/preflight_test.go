@@ -111,7 +111,7 @@ func TestPlanWithoutNamespaces(t *testing.T) {
 	if a := w.action(plan, "widgets.example.com shop/a"); a.Verb != Create {
 		t.Errorf("got %s %s, want create: the namespace may well be there", a.Verb, a.Reason)
 	}
-	wantText(t, plan.Findings[0].Text, "may not list")
+	wantText(t, plan.Findings[0].Text, "cannot be listed", "forbidden")
 }
 
 func TestPlanCRDsThatServeNothing(t *testing.T) {

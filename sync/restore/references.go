@@ -141,6 +141,11 @@ func (m *maker) owner(ctx context.Context, t *target, ref ownerRef) (Owner, erro
 		return owner, nil
 	}
 	uid, err := m.liveUID(ctx, owner.Key)
+	var refused *apply.Rejected
+	if errors.As(err, &refused) {
+		t.block(fmt.Sprintf("its owner %s cannot be read: %s", owner.Key, sync.Printable(refused.Error(), messageRunes)))
+		return owner, nil
+	}
 	if err != nil {
 		return owner, err
 	}

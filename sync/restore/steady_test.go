@@ -2,12 +2,15 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube/apply"
@@ -60,5 +63,68 @@ func TestReadsAreRetried(t *testing.T) {
 				t.Errorf("%s: verified %v (%v), want %v", name, got, err, c.want)
 			}
 		})
+	}
+}
+
+// silent is a cluster in which only lists can be read.
+type silent struct {
+	*scene
+	err error
+}
+
+func (s *silent) Get(context.Context, schema.GroupVersionResource, string, string) (*unstructured.Unstructured, error) {
+	return nil, s.err
+}
+
+func (s *silent) Endpoints(context.Context, types.NamespacedName) (bool, error) { return false, s.err }
+
+func (s *silent) Type(context.Context, schema.GroupVersionKind) (typed.ParseableType, bool, error) {
+	return typed.DeducedParseableType, false, s.err
+}
+
+// One thing that may not be read keeps back what needs it, and nothing else.
+func TestPlanUnreadable(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.crds[widgets].Spec.Conversion = webhook("system", "convert")
+	w.live(widget("shop", "a", "7"))
+	w.git(widget("shop", "child", "1", "  ownerReferences:\n  - {apiVersion: v1, kind: ConfigMap, name: settings, uid: old}\n"), nil)
+	w.unlisted[namespaceResource] = &apply.Rejected{Verdict: apply.Unavailable, Message: "gone away"}
+	s, err := ReadSnapshot(t.Context(), w, gitstore.Hash{1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &Options{Resources: []string{"widgets.example.com"}}
+	plan, err := Make(t.Context(), s, &silent{scene: w, err: &apply.Rejected{Verdict: apply.Forbidden, Message: "no way"}}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, w.action(plan, "widgets.example.com shop/a").Reason, "schema of its kind cannot be read", "no way")
+	wantText(t, w.action(plan, "namespaces shop").Reason, "cannot be listed", "gone away")
+	told := false
+	for _, f := range plan.Findings {
+		told = told || f.What == "namespaces" && !f.Fatal
+	}
+	if !told {
+		t.Errorf("findings %+v, want one about the namespaces", plan.Findings)
+	}
+	delete(w.unlisted, namespaceResource)
+	if plan, err = Make(t.Context(), s, &silent{scene: w, err: &apply.Rejected{Verdict: apply.Forbidden, Message: "no way"}}, opts); err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, w.action(plan, "widgets.example.com shop/child").Reason, "its owner configmaps shop/settings cannot be read", "no way")
+	if a := w.action(plan, "widgets.example.com shop/b"); a.Verb != Create {
+		t.Errorf("b: got %s %s, want create", a.Verb, a.Reason)
+	}
+	told = false
+	for _, f := range plan.Findings {
+		told = told || f.What == crdKey(widgets).String() && !f.Fatal
+	}
+	if !told {
+		t.Errorf("findings %+v, want one about the webhook", plan.Findings)
+	}
+	if _, err := Make(t.Context(), s, &silent{scene: w, err: context.Canceled}, opts); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the end of the context", err)
 	}
 }
