@@ -41,7 +41,7 @@ endif
 
 .PHONY: test
 test: controlplane ## Run all tests but the long ones, and each fuzz test for a moment
-	$(TEST) -timeout 15m ./...
+	$(TEST) -timeout 30m ./...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=20000x
 
 .PHONY: test-long
