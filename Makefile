@@ -74,7 +74,7 @@ bench: build controlplane ## Measure beside git and a plain LIST; table, and out
 	go run ./cmd/internal/bench -out out/bench.json
 
 .PHONY: bench-quick
-bench-quick: build controlplane ## The same in small, under five minutes
+bench-quick: build controlplane ## The same in small, in minutes
 	go run ./cmd/internal/bench -quick -out out/bench.json
 
 # --- Lint ---------------------------------------------------------------------

@@ -2,6 +2,7 @@ package sync
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
 
 	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // pick returns some object. In the midst of a cycle it is none that both sides have just
@@ -238,6 +241,31 @@ func (w *writers) readFile(name string) map[string]any {
 // baseOf is what base had of an object when it was pulled, or nil.
 func (w *writers) baseOf(th *thing) map[string]any {
 	return w.readFile(filepath.Join(w.base, "clusters/lab", PathOf(th.key)))
+}
+
+// unknownOf is what base says that it has no values for.
+func (w *writers) unknownOf(th *thing) threeway.Unknown {
+	content, err := os.ReadFile(filepath.Join(w.base, "clusters/lab", unknownFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return threeway.Unknown{}
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	unknown, err := parseUnknown(content)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return unknown[th.key].unknown
+}
+
+// among tells whether base has no value for the field, or for something of it.
+func (f *field) among(unknown threeway.Unknown) bool {
+	found := unknown.Object
+	if unknown.Fields != nil {
+		unknown.Fields.Iterate(func(p fieldpath.Path) { found = found || within(p, f.path) || within(f.path, p) })
+	}
+	return found
 }
 
 // work lets the agent do a cycle, in which something may happen to it.

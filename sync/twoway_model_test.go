@@ -14,6 +14,7 @@ import (
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/kubetest"
+	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // TestTwoWriters lets people edit, create and delete objects in git and in the cluster at
@@ -226,15 +227,17 @@ func sideName(side int) string { return []string{"git", "cluster"}[side] }
 // join notes what both sides came to by themselves, and base has as well: nobody's edit from then on.
 func (w *writers) join(th *thing) {
 	var base map[string]any
+	var unknown threeway.Unknown
 	for _, f := range th.fields {
 		if f.at[inGit] == f.at[inCluster] || f.differs() {
 			continue
 		}
 		if base == nil {
 			w.pullBase()
-			base = w.baseOf(th)
+			base, unknown = w.baseOf(th), w.unknownOf(th)
 		}
-		if f.value(base) == f.at[inGit].value {
+		// Where base has no value it has not agreed that there is none.
+		if f.value(base) == f.at[inGit].value && !f.among(unknown) {
 			v := f.join(inGit)
 			f.at = [2]*version{v, v}
 		}
