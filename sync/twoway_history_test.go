@@ -68,9 +68,10 @@ func (v *version) find(values ...string) *version {
 // were known to agree.
 type field struct {
 	*spot
-	at   [2]*version
-	made []*version
-	may  bool // be asked about: it was being written when the agent died
+	at    [2]*version
+	made  []*version
+	may   bool // be asked about: it was being written when the agent died
+	asked bool // about, when both sides were last looked at at rest
 }
 
 // settle forgets the past: both sides have that.

@@ -55,6 +55,7 @@ func TestTwoWriters(t *testing.T) {
 //     changed since, or never landed, is told by nothing. Neither side is overwritten. Where
 //     the announced write creates or deletes the object, or it was made anew meanwhile, this is so
 //     for all of it; where it adds an item, for all of the item, defaults of the server included.
+//     What was once asked about may be asked again until an agent has seen, and pushed, that both are equal.
 //   - An object that an agent created before it died, and that somebody deleted before the next
 //     looked, is created once more: it looks as if it had never been there.
 //   - A field that the agent took from its owner, and that this owner sets to the same as before, is
@@ -290,7 +291,7 @@ func (w *writers) checkConflicts(th *thing, conflicts []Conflict) {
 			if within(c.path, f.path) {
 				byGit = byGit || !f.at[inCluster].covers(f.at[inGit])
 				byCluster = byCluster || !f.at[inGit].covers(f.at[inCluster])
-				asked = asked || f.differs() && th.maybe(f)
+				asked = asked || f.differs() && (th.maybe(f) || f.asked)
 			}
 		}
 		switch {
@@ -317,7 +318,7 @@ func (w *writers) checkFields(th *thing, conflicts []Conflict) {
 		if v := f.lost(); v != nil && (!v.gone || !th.making) {
 			w.fail(th, "%s: an edit to %q is gone; git has %q, the cluster %q", f.path, v.value, f.at[inGit].value, f.at[inCluster].value)
 		}
-		if open {
+		if f.asked = open; open {
 			continue
 		}
 		if f.differs() {
