@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
@@ -462,6 +463,7 @@ func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured
 	}
 	told := e.fields().Leaves().RecursiveDifference(j.shaped) // the rules may be others by now
 	ours := told.Intersection(owners.Applied()).Difference(e.filledSince(j.cluster))
+	ours = ours.Difference(shared(ours, owners, j.cluster))
 	content, err := apply.Advance(base.content, j.cluster, ours, nil)
 	if err != nil {
 		return whole
@@ -472,4 +474,26 @@ func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured
 	}
 	open := gaps{unknown: threeway.Unknown{Object: base.unknown.Object, Fields: unknown}, taken: base.without(e.fields()).taken}
 	return outcome{moved: true, agreement: agreement{content: content, gaps: open}}
+}
+
+// shared returns those fields that hold others of which somebody else owns some: as for an item
+// that was to be removed and that a controller has changed since, our owning the item does not
+// tell that all in it is what we wrote.
+func shared(fields *fieldpath.Set, owners apply.Ownership, content map[string]any) *fieldpath.Set {
+	out := fieldpath.NewSet()
+	fields.Iterate(func(path fieldpath.Path) {
+		value, _ := ValueAt(content, path)
+		switch value.(type) {
+		case map[string]any, []any:
+		default:
+			return
+		}
+		for _, owner := range owners.Owners(path) {
+			if owner.Name != apply.Manager || owner.Operation != "Apply" {
+				out.Insert(path.Copy())
+				return
+			}
+		}
+	})
+	return out
 }
