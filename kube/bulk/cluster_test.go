@@ -156,19 +156,5 @@ func proxied(t *testing.T, config *rest.Config, serve func(rw http.ResponseWrite
 // poll calls until there is no error.
 func poll(t *testing.T, what string, call func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := call(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", what, err)
-		}
-	}
+	kubetest.Poll(t.Context(), t, patience, what, call)
 }

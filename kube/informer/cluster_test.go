@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/crmirror/crmirror/kube"
+	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
 // cluster is a real API server as a test changes it.
@@ -169,19 +169,5 @@ func poll(t *testing.T, what string, call func(context.Context) error) {
 
 func pollWith(ctx context.Context, t *testing.T, what string, call func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := call(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("wait for %s: %v", what, err)
-		}
-	}
+	kubetest.Poll(ctx, t, patience, what, call)
 }

@@ -54,19 +54,25 @@ func InstallCRD(t testing.TB, client dynamic.Interface, crd *unstructured.Unstru
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), servedTimeout)
+	Poll(t.Context(), t, servedTimeout, crd.GetName()+" to be served", probe)
+}
+
+// Poll calls until there is no error, and fails the test when that takes longer than patience.
+func Poll(ctx context.Context, t testing.TB, patience time.Duration, what string, call func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := probe(ctx)
+		err := call(ctx)
 		if err == nil {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("wait for %s to be served: %v", crd.GetName(), err)
+			t.Fatalf("wait for %s: %v", what, err)
 		}
 	}
 }
