@@ -341,3 +341,13 @@ func cacheDir(cfg *config.Config) (string, error) {
 
 // repository names the repository for people, without credentials.
 func (s *session) repository() string { return s.cfg.Repository.URL }
+
+// place names repository and path for people.
+func (s *session) place() string { return placeOf(s.repository(), s.cfg.Repository.Path) }
+
+func placeOf(repository, path string) string {
+	if path == "" {
+		return repository
+	}
+	return repository + ", below " + path
+}

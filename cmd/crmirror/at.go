@@ -34,6 +34,16 @@ func resolveAt(ctx context.Context, store *gitstore.Store, at string, zone *time
 	return commit, info, err
 }
 
+// commitAt is resolveAt on what the repository has now.
+func (s *session) commitAt(ctx context.Context, at string) (gitstore.Hash, gitstore.CommitInfo, error) {
+	if !s.cfg.Repository.IsPath() {
+		if err := s.store.Fetch(ctx); err != nil {
+			return gitstore.Hash{}, gitstore.CommitInfo{}, err
+		}
+	}
+	return resolveAt(ctx, s.store, at, time.Local)
+}
+
 // parseDate returns the first and the last moment that a text names: they differ for a whole
 // minute, second or day. now says what it is relative to, and its zone counts where the text names none.
 func parseDate(text string, now time.Time) (first, last time.Time, err error) {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/crmirror/crmirror/cmd/internal/config"
 	"github.com/crmirror/crmirror/kube/informer"
@@ -101,8 +99,7 @@ func (s *session) once(ctx context.Context, progress io.Writer) (*sync.Report, e
 // that it returns when it has stopped drawing.
 func showProgress(ctx context.Context, fleet *informer.Fleet, w io.Writer) <-chan struct{} {
 	done := make(chan struct{})
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(w) {
 		close(done)
 		return done
 	}

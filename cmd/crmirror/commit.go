@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -179,12 +178,7 @@ func (a *app) openCommit(ctx context.Context, cfg *config.Config, at string, opt
 
 // read finds the commit and reads what it has.
 func (c *comparison) read(ctx context.Context) error {
-	if !c.cfg.Repository.IsPath() {
-		if err := c.store.Fetch(ctx); err != nil {
-			return err
-		}
-	}
-	commit, info, err := resolveAt(ctx, c.store, c.at, time.Local)
+	commit, info, err := c.commitAt(ctx, c.at)
 	if err != nil {
 		return err
 	}
@@ -196,15 +190,6 @@ func (c *comparison) read(ctx context.Context) error {
 		return fmt.Errorf("read %s: commit %.10s has no files of crmirror there; name the path with --path", c.place(), commit)
 	}
 	return nil
-}
-
-// place names repository and path.
-func (c *comparison) place() string {
-	where := c.repository()
-	if path := c.cfg.Repository.Path; path != "" {
-		where += ", below " + path
-	}
-	return where
 }
 
 // source says which commit it is: its time, and the first line of its message.

@@ -98,12 +98,7 @@ func (a *app) log(ctx context.Context, cfg *config.Config, req *logRequest) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, s.store.Close()) }()
-	if !cfg.Repository.IsPath() {
-		if err := s.store.Fetch(ctx); err != nil {
-			return err
-		}
-	}
-	at, _, err := resolveAt(ctx, s.store, req.at, time.Local)
+	at, _, err := s.commitAt(ctx, req.at)
 	if err != nil {
 		return err
 	}
@@ -179,11 +174,7 @@ func (r *logRequest) notFound(ctx context.Context, s *session, at gitstore.Hash,
 			break
 		}
 	}
-	where := s.repository()
-	if path := s.cfg.Repository.Path; path != "" {
-		where += ", below " + path
-	}
-	return fmt.Errorf("find %s: no commit of %s up to %.10s has it; %s", key, where, at, next)
+	return fmt.Errorf("find %s: no commit of %s up to %.10s has it; %s", key, s.place(), at, next)
 }
 
 func (a *app) logDeleted(ctx context.Context, s *session, req *logRequest, at gitstore.Hash) error {

@@ -143,10 +143,7 @@ func writeRow(w io.Writer, r sync.ResourceReport) {
 }
 
 func (b backupResult) outcome() string {
-	where := b.Repository
-	if b.Path != "" {
-		where += ", below " + b.Path
-	}
+	where := placeOf(b.Repository, b.Path)
 	switch {
 	case b.Commit == "" && (b.Held != nil || len(b.Findings) > 0):
 		return fmt.Sprintf("Nothing was committed to branch %s of %s.", b.Branch, where)
