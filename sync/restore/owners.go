@@ -107,7 +107,7 @@ func setOwners(obj map[string]any, live []metav1.OwnerReference, owners map[owne
 	for _, r := range live {
 		owners[ownerID{schema.FromAPIVersionAndKind(r.APIVersion, "").Group, r.Kind, r.Name}] = string(r.UID)
 	}
-	var out []any
+	var out []map[string]any
 	for _, reference := range list {
 		uid, has := reference["uid"]
 		if !has {
@@ -119,8 +119,17 @@ func setOwners(obj map[string]any, live []metav1.OwnerReference, owners map[owne
 		reference["uid"] = uid
 		out = append(out, reference)
 	}
+	setReferences(obj, out)
+}
+
+// setReferences replaces the references in an object, and its metadata with them.
+func setReferences(obj map[string]any, references []map[string]any) {
+	list := make([]any, len(references))
+	for i, reference := range references {
+		list[i] = reference
+	}
 	metadata := maps.Clone(obj["metadata"].(map[string]any))
-	if metadata["ownerReferences"] = out; len(out) == 0 {
+	if metadata["ownerReferences"] = list; len(list) == 0 {
 		delete(metadata, "ownerReferences")
 	}
 	obj["metadata"] = metadata

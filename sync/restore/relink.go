@@ -120,10 +120,8 @@ func (x *executor) relink(ctx context.Context, j *job) error {
 			return err
 		}
 		if !set {
-			j.made, j.written = true, bulk.Written{UID: string(live.GetUID()), ResourceVersion: live.GetResourceVersion()}
-			if j.result = WasUnchanged; j.unsure {
-				j.result = WasConfigured
-			}
+			j.isAsWanted(live)
+			j.made = true
 			break
 		}
 		if err := x.save(j, live); err != nil {
@@ -161,12 +159,6 @@ func (x *executor) setLinks(ctx context.Context, a *Action, obj map[string]any) 
 	if !set {
 		return false, nil
 	}
-	out := make([]any, len(list))
-	for i := range list {
-		out[i] = list[i]
-	}
-	metadata := maps.Clone(obj["metadata"].(map[string]any))
-	metadata["ownerReferences"] = out
-	obj["metadata"] = metadata
+	setReferences(obj, list)
 	return true, nil
 }

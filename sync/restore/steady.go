@@ -62,59 +62,48 @@ func (s *steady) persist(ctx context.Context, f func(context.Context) error) err
 	return err
 }
 
-// Discover is that of the cluster.
-func (s *steady) Discover(ctx context.Context) (served *bulk.Served, err error) {
+// steadily is persist for what reads one thing.
+func steadily[T any](ctx context.Context, s *steady, read func(context.Context) (T, error)) (v T, err error) {
 	err = s.persist(ctx, func(ctx context.Context) error {
-		served, err = s.Cluster.Discover(ctx)
+		v, err = read(ctx)
 		return err
 	})
-	return served, err
+	return v, err
+}
+
+// Discover is that of the cluster.
+func (s *steady) Discover(ctx context.Context) (*bulk.Served, error) {
+	return steadily(ctx, s, s.Cluster.Discover)
 }
 
 // CRDs is that of the cluster.
-func (s *steady) CRDs(ctx context.Context) (crds map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition, err error) {
-	err = s.persist(ctx, func(ctx context.Context) error {
-		crds, err = s.Cluster.CRDs(ctx)
-		return err
-	})
-	return crds, err
+func (s *steady) CRDs(ctx context.Context) (map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition, error) {
+	return steadily(ctx, s, s.Cluster.CRDs)
 }
 
 // List is that of the cluster, but that fn may be called more than once for an object.
 func (s *steady) List(ctx context.Context, gvr schema.GroupVersionResource, namespace, labelSelector string,
 	fn func(*unstructured.Unstructured) error) (resourceVersion string, err error) {
-	err = s.persist(ctx, func(ctx context.Context) error {
-		resourceVersion, err = s.Cluster.List(ctx, gvr, namespace, labelSelector, fn)
-		return err
+	return steadily(ctx, s, func(ctx context.Context) (string, error) {
+		return s.Cluster.List(ctx, gvr, namespace, labelSelector, fn)
 	})
-	return resourceVersion, err
 }
 
 // Get is that of the cluster.
-func (s *steady) Get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string) (live *unstructured.Unstructured, err error) {
-	err = s.persist(ctx, func(ctx context.Context) error {
-		live, err = s.Cluster.Get(ctx, gvr, namespace, name)
-		return err
+func (s *steady) Get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	return steadily(ctx, s, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return s.Cluster.Get(ctx, gvr, namespace, name)
 	})
-	return live, err
 }
 
 // Allowed is that of the cluster.
-func (s *steady) Allowed(ctx context.Context, accesses []bulk.Access) (permissions []bulk.Permission, err error) {
-	err = s.persist(ctx, func(ctx context.Context) error {
-		permissions, err = s.Cluster.Allowed(ctx, accesses)
-		return err
-	})
-	return permissions, err
+func (s *steady) Allowed(ctx context.Context, accesses []bulk.Access) ([]bulk.Permission, error) {
+	return steadily(ctx, s, func(ctx context.Context) ([]bulk.Permission, error) { return s.Cluster.Allowed(ctx, accesses) })
 }
 
 // Endpoints is that of the cluster.
-func (s *steady) Endpoints(ctx context.Context, service types.NamespacedName) (ready bool, err error) {
-	err = s.persist(ctx, func(ctx context.Context) error {
-		ready, err = s.Cluster.Endpoints(ctx, service)
-		return err
-	})
-	return ready, err
+func (s *steady) Endpoints(ctx context.Context, service types.NamespacedName) (bool, error) {
+	return steadily(ctx, s, func(ctx context.Context) (bool, error) { return s.Cluster.Endpoints(ctx, service) })
 }
 
 // Type is that of the cluster.

@@ -34,10 +34,7 @@ func (x *executor) update(ctx context.Context, j *job, desired *Desired) error {
 			return err
 		}
 		if len(comparison.Changes) == len(comparison.Kept) {
-			j.written = bulk.Written{UID: string(live.GetUID()), ResourceVersion: live.GetResourceVersion()}
-			if j.result = WasUnchanged; j.unsure {
-				j.result = WasConfigured
-			}
+			j.isAsWanted(live)
 			return nil
 		}
 		err = x.replace(ctx, j, desired, live, comparison)
@@ -46,6 +43,15 @@ func (x *executor) update(ctx context.Context, j *job, desired *Desired) error {
 		}
 	}
 	return &refusedError{result: HasFailed, reason: "it changes all the time; stop its controller and run again"}
+}
+
+// isAsWanted notes that nothing is left to be written of a live object: it was so before, or a write arrived
+// whose answer did not.
+func (j *job) isAsWanted(live *unstructured.Unstructured) {
+	j.written = bulk.Written{UID: string(live.GetUID()), ResourceVersion: live.GetResourceVersion()}
+	if j.result = WasUnchanged; j.unsure {
+		j.result = WasConfigured
+	}
 }
 
 // permits tells whether what is to be done to a live object is what the plan says.
