@@ -36,7 +36,21 @@ func (p *Pack) Header(offset int64) (Raw, error) {
 	return raw, nil
 }
 
-func (p *Pack) readAt(b []byte, offset int64) (int, error) {
+// windowLen is how much of a pack is read at once: what history needs lies close together.
+const windowLen = 16 << 10
+
+// readAt reads as io.ReaderAt does.
+func (p *Pack) readAt(b []byte, offset int64) (n int, err error) {
+	for n < len(b) && err == nil {
+		var more int
+		more, err = p.readSome(b[n:], offset+int64(n))
+		n += more
+	}
+	return n, err
+}
+
+// readSome reads at least one byte, up to the end of a window, or all of b where that is longer than one.
+func (p *Pack) readSome(b []byte, offset int64) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.load(); err != nil {
@@ -45,7 +59,29 @@ func (p *Pack) readAt(b []byte, offset int64) (int, error) {
 	if err := p.openFile(); err != nil {
 		return 0, err
 	}
-	return p.file.ReadAt(b, offset)
+	if len(b) > windowLen {
+		return p.file.ReadAt(b, offset)
+	}
+	at := offset - offset%windowLen
+	if at != p.windowAt || len(p.window) == 0 {
+		if err := p.fillWindow(at); err != nil {
+			return 0, err
+		}
+	}
+	if offset >= at+int64(len(p.window)) {
+		return 0, io.EOF
+	}
+	return copy(b, p.window[offset-at:]), nil
+}
+
+func (p *Pack) fillWindow(at int64) error {
+	p.window, p.windowAt = slices.Grow(p.window[:0], windowLen)[:windowLen], at
+	n, err := p.file.ReadAt(p.window, at)
+	p.window = p.window[:n]
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 func parseHeader(b []byte, offset int64) (raw Raw, used int, ok bool) {
@@ -105,7 +141,7 @@ type section struct {
 }
 
 func (s *section) Read(b []byte) (int, error) {
-	n, err := s.p.readAt(b, s.at)
+	n, err := s.p.readSome(b, s.at)
 	s.at += int64(n)
 	if n > 0 && errors.Is(err, io.EOF) {
 		err = nil

@@ -37,6 +37,9 @@ type Pack struct {
 	count int
 	file  *os.File
 	size  int64
+	// what was read of the file last; it begins at a multiple of windowLen
+	window   []byte
+	windowAt int64
 	// offsets of all entries in order, while entries are copied out
 	offsets []int64
 }
@@ -133,7 +136,7 @@ func (p *Pack) checkFile(f *os.File) error {
 func (p *Pack) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.offsets = nil
+	p.offsets, p.window = nil, nil
 	if p.file == nil {
 		return nil
 	}
