@@ -209,11 +209,12 @@ func (w *writers) unknownOf(th *thing) threeway.Unknown {
 	return unknown[th.key].unknown
 }
 
-// among tells whether base has no value for the field, or for something of it.
+// among tells whether base has no value for the field, or for something of it. That an item is
+// there may be agreed while something in it is not.
 func (f *field) among(unknown threeway.Unknown) bool {
 	found := unknown.Object
 	if unknown.Fields != nil {
-		unknown.Fields.Iterate(func(p fieldpath.Path) { found = found || within(p, f.path) || within(f.path, p) })
+		unknown.Fields.Iterate(func(p fieldpath.Path) { found = found || within(p, f.path) || !f.whole() && within(f.path, p) })
 	}
 	return found
 }
