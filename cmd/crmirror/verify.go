@@ -21,11 +21,13 @@ type verification struct {
 	Time        time.Time          `json:"time"` // of the commit
 	ClusterUID  string             `json:"clusterUID"`
 	Same        bool               `json:"same"`    // but for what would run again
-	Objects     int                `json:"objects"` // of the commit that were looked for
+	Objects     int                `json:"objects"` // of the commit that were looked for, without those in Beside
 	Equal       int                `json:"equal"`
 	Differences []differenceResult `json:"differences"`
 	// NotCompared are objects of which git has only digests of some fields. They count as equal if the rest is.
 	NotCompared []notComparedResult `json:"notCompared,omitempty"`
+	// Beside are CRDs and Namespaces that differ, and are only what the selected objects stand on. They are no difference.
+	Beside []differenceResult `json:"beside,omitempty"`
 	// OnlyInCluster are objects of the same resources. They are no difference.
 	OnlyInCluster []string        `json:"onlyInCluster,omitempty"`
 	Findings      []findingResult `json:"findings,omitempty"`
@@ -113,14 +115,8 @@ func (c *comparison) heading(v *restore.Verification) string {
 func newVerification(c *comparison, v *restore.Verification) *verification {
 	out := &verification{
 		Repository: c.repository(), Path: c.cfg.Repository.Path, Commit: v.Commit.String(), Time: v.Time, ClusterUID: v.ClusterUID,
-		Same: v.Same(), Objects: v.Objects, Equal: v.Equal, Differences: []differenceResult{}, Findings: findingResults(v.Findings),
-	}
-	for i := range v.Differences {
-		d := &v.Differences[i]
-		out.Differences = append(out.Differences, differenceResult{
-			State: string(d.State), Object: d.Key.String(), From: fromOf(d.Key, d.From), File: d.Path, Reason: d.Reason, Changes: d.Changes,
-			resource: d.Key.GroupResource().String(),
-		})
+		Same: v.Same(), Objects: v.Objects, Equal: v.Equal, Findings: findingResults(v.Findings),
+		Differences: append([]differenceResult{}, differenceResults(v.Differences)...), Beside: differenceResults(v.Beside),
 	}
 	for _, n := range v.NotCompared {
 		out.NotCompared = append(out.NotCompared, notComparedResult{Object: n.Key.String(), Fields: n.Fields})
@@ -129,6 +125,27 @@ func newVerification(c *comparison, v *restore.Verification) *verification {
 		out.OnlyInCluster = append(out.OnlyInCluster, key.String())
 	}
 	return out
+}
+
+func differenceResults(differences []restore.Difference) []differenceResult {
+	var out []differenceResult
+	for i := range differences {
+		d := &differences[i]
+		out = append(out, differenceResult{
+			State: string(d.State), Object: d.Key.String(), From: fromOf(d.Key, d.From), File: d.Path, Reason: d.Reason, Changes: d.Changes,
+			resource: d.Key.GroupResource().String(),
+		})
+	}
+	return out
+}
+
+// object is the difference as a list of objects has it.
+func (d *differenceResult) object() *objectResult {
+	reason := d.State
+	if d.Reason != "" {
+		reason += ": " + d.Reason
+	}
+	return &objectResult{Object: d.Object, Reason: reason, Changes: d.Changes, resource: d.resource}
 }
 
 // text is the result for people, without the differences of objects that were told of already.
@@ -145,11 +162,7 @@ func (v *verification) text(told map[string]bool) string {
 		if told[d.Object] {
 			continue
 		}
-		reason := d.State
-		if d.Reason != "" {
-			reason += ": " + d.Reason
-		}
-		objects = append(objects, &objectResult{Object: d.Object, Reason: reason, Changes: d.Changes, resource: d.resource})
+		objects = append(objects, d.object())
 	}
 	if v.Equal == v.Objects {
 		out.WriteString(clean("%s equal commit %.10s.\n", counted(v.Objects, "object"), v.Commit))
@@ -162,15 +175,19 @@ func (v *verification) text(told map[string]bool) string {
 	if len(objects) > 0 {
 		out.WriteString("\nNot as git has them:\n")
 	}
+	writeGroups(&out, objects)
+	v.aside(&out)
+	return out.String()
+}
+
+func writeGroups(out *strings.Builder, objects []*objectResult) {
 	for i, group := range grouped(objects) {
 		if i == listed {
 			out.WriteString("  and more; see -o json\n")
 			break
 		}
-		writeGroup(&out, group)
+		writeGroup(out, group)
 	}
-	v.aside(&out)
-	return out.String()
 }
 
 // aside tells what is no difference.
@@ -182,6 +199,14 @@ func (v *verification) aside(out *strings.Builder) {
 		}
 		out.WriteString(clean("%s of %s were not compared: git has only their digests, and they need --redaction-key-file.\n",
 			counted(fields, "field"), counted(len(v.NotCompared), "object")))
+	}
+	if len(v.Beside) > 0 {
+		out.WriteString("\nNot selected, only what the others stand on, which is no difference:\n")
+		var objects []*objectResult
+		for i := range v.Beside {
+			objects = append(objects, v.Beside[i].object())
+		}
+		writeGroups(out, objects)
 	}
 	if len(v.OnlyInCluster) > 0 {
 		out.WriteString(clean("\nOnly in the cluster, which is no difference:\n"))

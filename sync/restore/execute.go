@@ -78,7 +78,10 @@ func Execute(ctx context.Context, snapshot *Snapshot, target Target, plan *Plan,
 	}
 	x := newExecutor(snapshot, target, plan, opts)
 	if x.served, err = target.Discover(ctx); err != nil {
-		return nil, err
+		if _, err := refusedFor(err); err != nil {
+			return nil, err
+		}
+		x.served = &bulk.Served{} // the plan blocks what that keeps from being written
 	}
 	x.run(ctx)
 	if opts.Saver != nil {
@@ -123,6 +126,7 @@ func newExecutor(snapshot *Snapshot, target Target, plan *Plan, opts ExecuteOpti
 // run goes through the phases.
 func (x *executor) run(ctx context.Context) {
 	x.write(ctx, StageCRDs, CRDs)
+	x.blockUnrenewed()
 	x.blockBehind(CRDs, func(a *Action) (kube.Key, bool) { return crdKey(a.Key.GroupResource()), true }, "its CRD %s is not there")
 	x.serve(ctx)
 	x.write(ctx, StageNamespaces, Namespaces)
@@ -153,6 +157,23 @@ func (x *executor) blockBehind(phase Phase, on func(*Action) (kube.Key, bool), r
 		at, planned := x.tasks[key]
 		if planned && !x.report.Outcomes[at].there && x.report.Outcomes[at].Result != WasLeft {
 			o.Result, o.Reason = WasBlocked, fmt.Sprintf(reason, key.Name)+"; see there, and run again"
+		}
+	}
+}
+
+// blockUnrenewed blocks the objects at versions which only an update of their CRD would have brought, that did not come.
+func (x *executor) blockUnrenewed() {
+	for _, i := range x.left(Objects) {
+		at := x.plan.Actions[i].Resource
+		kind, _ := x.served.Resource(at.GroupResource())
+		_, served := kind.Version(at.Version)
+		crd, planned := x.tasks[crdKey(at.GroupResource())]
+		if served || !planned || x.plan.Actions[crd].Verb != Update {
+			continue
+		}
+		if r := x.report.Outcomes[crd].Result; r != WasConfigured && r != WasUnchanged && r != WasLeft {
+			o := &x.report.Outcomes[i]
+			o.Result, o.Reason = WasBlocked, fmt.Sprintf("its CRD %s was not updated; see there, and run again", at.GroupResource())
 		}
 	}
 }

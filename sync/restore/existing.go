@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
@@ -19,8 +20,14 @@ import (
 // version that most files have, finds what is equal by the digest of its encoding; what differs is
 // compared at the version of its own file, which can need another listing.
 func (m *maker) compareKind(ctx context.Context, gr schema.GroupResource, targets []*target) error {
+	if len(targets) == 0 {
+		return nil
+	}
 	at, served := m.readAt(gr)
 	if !served {
+		if reason := m.undiscoveredGroup(gr); reason != "" {
+			m.unknown(gr.String(), reason, targets)
+		}
 		return nil // to be created, or blocked: decode tells
 	}
 	byVersion := map[schema.GroupVersionResource][]*target{at: targets}
@@ -72,29 +79,46 @@ func (m *maker) compareAt(ctx context.Context, at schema.GroupVersionResource, t
 	})
 	var refused *apply.Rejected
 	if errors.As(err, &refused) {
-		m.unlisted(at, targets, refused)
+		gr := at.GroupResource().String()
+		m.unknown(gr, fmt.Sprintf("%s cannot be listed: %s", gr, sync.Printable(refused.Error(), messageRunes)), targets)
 		return nil
 	}
 	return err
 }
 
-// unlisted blocks the targets of a kind that cannot be listed: of none of them is it known what the
-// cluster has.
+// unknown blocks targets of which it is not known whether the cluster has them. What others stand on is taken
+// to be there where nothing speaks against it: the server tells when they are written.
 //
-// Invariant: an object is created only if a complete listing lacked it (TestPlanUnlisted).
-func (m *maker) unlisted(at schema.GroupVersionResource, targets []*target, refused *apply.Rejected) {
-	gr := at.GroupResource().String()
-	text := fmt.Sprintf("%s cannot be listed: %s", gr, sync.Printable(refused.Error(), messageRunes))
-	f := Finding{What: gr, Text: text, Fatal: true}
+// Invariant: an object is created only if a complete listing lacked it (TestPlanUnlisted, TestPlanRefused).
+func (m *maker) unknown(what, text string, targets []*target) {
+	f := Finding{What: what, Text: text, Fatal: true}
 	for _, t := range targets {
 		t.action.Changes = nil
+		if m.mayStandOn(t) {
+			t.found, t.assumed = true, true
+			t.decide(Unchanged, "")
+			continue
+		}
 		t.decide(Blocked, text)
 		f.Objects = append(f.Objects, t.action.Key)
+	}
+	if len(f.Objects) == 0 {
+		return
 	}
 	slices.SortFunc(f.Objects, sync.CompareKeys)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.plan.Findings = append(m.plan.Findings, f)
+}
+
+// mayStandOn tells whether a target that others stand on can be taken to be there, unseen: a Namespace, or the CRD of
+// a kind that is served.
+func (m *maker) mayStandOn(t *target) bool {
+	if !t.support {
+		return false
+	}
+	_, served := m.served.Resource(schema.ParseGroupResource(t.item.Key.Name))
+	return served || t.action.Phase == Namespaces
 }
 
 // existing decides about an object that the cluster has. If its file has it at another version
@@ -107,6 +131,10 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 		t.decide(Blocked, "the cluster is deleting it; run again when it is gone")
 		return other, nil
 	}
+	if t.support && !m.verifies { // others stand on it as it is
+		m.unchanged(t, live)
+		return other, nil
+	}
 	t.refs = ownerRefs(live.Object)
 	if m.s.Equal(t.item, live, m.opts) {
 		m.unchanged(t, live)
@@ -117,7 +145,10 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 		return other, err
 	}
 	if a.Resource.Version != t.at.Version {
-		return a.Resource, nil
+		if m.serves(a.Resource) {
+			return a.Resource, nil
+		}
+		return other, m.foreseen(t, d, live)
 	}
 	typ, _, err := m.cluster.Type(ctx, live.GroupVersionKind())
 	var refused *apply.Rejected
@@ -128,17 +159,22 @@ func (m *maker) existing(ctx context.Context, t *target, live *unstructured.Unst
 	if err != nil {
 		return other, err
 	}
+	m.weigh(t, d, live, typ)
+	return other, nil
+}
+
+// weigh compares an object with the live one, read at the version at which it is to be written, and decides.
+func (m *maker) weigh(t *target, d *Desired, live *unstructured.Unstructured, typ typed.ParseableType) {
 	c, err := m.s.Compare(d, live, typ, m.opts)
 	if err != nil {
 		t.decide(Blocked, sync.Printable(err.Error(), messageRunes))
-		return other, nil
+		return
 	}
-	a.Notes = append(a.Notes, d.Notes...)
+	t.action.Notes = append(t.action.Notes, d.Notes...)
 	if t.notCompared = c.NotCompared; len(c.NotCompared) > 0 {
-		a.Notes = append(a.Notes, "not compared, for git has only digests: "+someOf(c.NotCompared))
+		t.action.Notes = append(t.action.Notes, "not compared, for git has only digests: "+someOf(c.NotCompared))
 	}
 	m.settle(t, d, live, &c)
-	return other, nil
 }
 
 // unchanged decides about an object that is as git has it.
@@ -197,13 +233,12 @@ func (m *maker) settle(t *target, d *Desired, live *unstructured.Unstructured, c
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(body)
 	t.status = slices.ContainsFunc(c.Changes, isOfStatus)
+	m.checkOffline(t, body)
 }
 
 // hasOwnStatus tells whether the status of an object is written apart from it.
 func (m *maker) hasOwnStatus(t *target) bool {
-	kind, _ := m.served.Resource(t.item.Key.GroupResource())
-	version, _ := kind.Version(t.action.Resource.Version)
-	return t.action.Phase == Objects && version.Status
+	return t.action.Phase == Objects && m.hasStatus(t.action.Resource)
 }
 
 // statusIsLeft tells whether an object is one of a restore that was interrupted before it wrote the

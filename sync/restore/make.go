@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/bulk"
 	"github.com/crmirror/crmirror/sync"
 )
@@ -44,7 +43,8 @@ type maker struct {
 	runs    map[schema.GroupResource]bool // what is left out because it would run again
 	plan    *Plan
 
-	served *bulk.Served
+	served       *bulk.Served
+	undiscovered string // why it is not known what is served; "" if it is
 	// definitions are the CRDs that the cluster has; defined are those of the commit.
 	definitions, defined map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition
 	spaces               map[string]*unstructured.Unstructured // the Namespaces of the cluster
@@ -53,8 +53,9 @@ type maker struct {
 	byKey   map[kube.Key]*target // in the cluster
 	live    sharedUIDs
 	// extra, unless nil, is told of live objects that are no target, from several goroutines.
-	extra   func(kube.Key, *unstructured.Unstructured)
-	schemas schemas // of what the cluster does not serve yet
+	extra    func(kube.Key, *unstructured.Unstructured)
+	verifies bool    // nothing is to be written
+	schemas  schemas // of what the cluster does not serve yet
 
 	mu gosync.Mutex // guards the plan's findings while kinds are compared
 }
@@ -72,6 +73,8 @@ type target struct {
 	status  bool                        // git has a status of it, if it was read
 
 	terminates  bool     // the cluster is deleting it
+	assumed     bool     // it is taken to be there, for nothing else can be told
+	converted   bool     // it is written at another version than that of its file
 	notCompared []string // fields of which git has only digests
 }
 
@@ -95,25 +98,37 @@ func (m *maker) look(ctx context.Context) (err error) {
 		return err
 	}
 	if m.served, err = m.cluster.Discover(ctx); err != nil {
-		return err
+		if m.undiscovered, err = refusedFor(err); err != nil {
+			return err
+		}
+		m.served = &bulk.Served{}
 	}
 	if m.definitions, err = m.cluster.CRDs(ctx); err != nil {
-		return err
+		reason, err := refusedFor(err)
+		if err != nil {
+			return err
+		}
+		m.find(crdResource.String(), "cannot be listed: at which version a kind is stored, and whether its CRD is being deleted, is not known: "+reason)
 	}
+	return errors.Join(m.lookAtNamespaces(ctx), m.readDefinitions(ctx))
+}
+
+func (m *maker) lookAtNamespaces(ctx context.Context) error {
 	m.spaces = map[string]*unstructured.Unstructured{}
-	_, err = m.cluster.List(ctx, namespaceResource.WithVersion("v1"), "", "", func(live *unstructured.Unstructured) error {
+	_, err := m.cluster.List(ctx, namespaceResource.WithVersion("v1"), "", "", func(live *unstructured.Unstructured) error {
 		m.spaces[live.GetName()] = live
 		return nil
 	})
-	var refused *apply.Rejected
-	if errors.As(err, &refused) {
-		m.spaces = nil
-		m.find("namespaces", "cannot be listed: whether those that objects lie in are there is not known: "+
-			sync.Printable(refused.Error(), messageRunes))
-	} else if err != nil {
+	if err == nil {
+		return nil
+	}
+	reason, err := refusedFor(err)
+	if err != nil {
 		return err
 	}
-	return m.readDefinitions(ctx)
+	m.spaces = nil
+	m.find(namespaceResource.String(), "cannot be listed: whether those that objects lie in are there is not known: "+reason)
+	return nil
 }
 
 // choose makes the targets.
@@ -198,8 +213,13 @@ func phaseOf(gr schema.GroupResource) Phase {
 // readers is how many kinds are listed, and files read, at the same time.
 const readers = 4
 
-// compare finds what the cluster has of the targets.
+// compare finds what the cluster has of the targets: first of CRDs, for what the plan does about them says at which
+// versions their objects can be written.
 func (m *maker) compare(ctx context.Context) error {
+	if m.undiscovered != "" {
+		m.unknown("discovery", "what the cluster serves cannot be told: "+m.undiscovered, m.targets)
+		return nil
+	}
 	groups := map[schema.GroupResource][]*target{}
 	var order []schema.GroupResource
 	for _, t := range m.targets {
@@ -209,9 +229,15 @@ func (m *maker) compare(ctx context.Context) error {
 		}
 		groups[gr] = append(groups[gr], t)
 	}
+	if err := m.compareKind(ctx, crdResource, groups[crdResource]); err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
 	for _, gr := range order {
+		if gr == crdResource {
+			continue
+		}
 		g.Go(func() error { return m.compareKind(ctx, gr, groups[gr]) })
 	}
 	return g.Wait()
@@ -249,7 +275,7 @@ func (m *maker) missing(ctx context.Context, t *target) error {
 	m.readOwners(t, d)
 	t.size = kube.JSONSize(d.Object)
 	t.status = d.Object["status"] != nil
-	m.checkOffline(t, d)
+	m.checkOffline(t, d.Object)
 	return nil
 }
 
@@ -271,7 +297,7 @@ func (m *maker) wanted(ctx context.Context, t *target) (*Desired, error) {
 		return nil, nil
 	}
 	if note != "" {
-		t.action.Notes = append(t.action.Notes, note)
+		t.action.Notes, t.converted = append(t.action.Notes, note), true
 		d.Object["apiVersion"] = place.GroupVersion().String()
 	}
 	t.action.Resource = place
@@ -284,7 +310,7 @@ const messageRunes = 300
 // finish puts the actions in order.
 func (m *maker) finish() {
 	for _, t := range m.targets {
-		if t.support && t.found && t.action.Verb != Blocked {
+		if t.support && t.found && !t.terminates {
 			continue // others stand on it, and it is there
 		}
 		m.plan.Actions = append(m.plan.Actions, *t.action)

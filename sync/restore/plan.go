@@ -110,6 +110,8 @@ type Action struct {
 
 	// relinks are the live references to owners that were made anew.
 	relinks []relink
+	// foreseen says that the live object was compared as it will be once its CRD is updated, lists as wholes.
+	foreseen bool
 	// Behind says that the object is skipped only since an owner is: it was asked for, and would not come.
 	Behind bool `json:"-"`
 

@@ -81,7 +81,7 @@ func (m *maker) checkNamespaces() {
 		live := m.spaces[name]
 		planned := m.byKey[namespaceKey(name)]
 		switch {
-		case m.spaces == nil && planned == nil: // not known
+		case m.spaces == nil: // not known
 		case live != nil && live.GetDeletionTimestamp() != nil:
 			m.report(what, fmt.Sprintf("namespace %s is being deleted; run again when it is gone", name), groups[name])
 		case live != nil || planned != nil && (planned.found || planned.action.Verb == Create):
@@ -116,6 +116,13 @@ func (m *maker) checkDefinitions() {
 			m.report(crdKey(gr).String(), fmt.Sprintf("the server does not serve the CRD %s: %s", name, notEstablished(live)), groups[name])
 		case live == nil && planned != nil && planned.action.Verb != Create && m.onlyOurs(gr):
 			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is not restored: %s", name, planned.action.Reason), groups[name])
+		case live != nil && planned != nil && !m.renews(gr):
+			// Some were planned by a CRD that turned out not to be updated.
+			served := servedBy(live)
+			stuck := slices.DeleteFunc(groups[name], func(t *target) bool { return slices.Contains(served, t.action.Resource.Version) })
+			if len(stuck) > 0 {
+				m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is not updated: %s", name, planned.action.Reason), stuck)
+			}
 		}
 	}
 }
@@ -151,10 +158,7 @@ func (m *maker) checkWebhooks(ctx context.Context) error {
 	groups, names := m.grouped(func(t *target) string { return t.item.Key.GroupResource().String() })
 	for _, name := range names {
 		gr := schema.ParseGroupResource(name)
-		crd := m.definitions[gr]
-		if crd == nil {
-			crd = m.defined[gr]
-		}
+		crd := m.inForce(gr)
 		if crd == nil || !converts(crd) || crd.Spec.Conversion.Webhook == nil || crd.Spec.Conversion.Webhook.ClientConfig == nil ||
 			crd.Spec.Conversion.Webhook.ClientConfig.Service == nil {
 			continue
@@ -203,7 +207,7 @@ func (m *maker) checkPermissions(ctx context.Context) error {
 		access.Namespace = ""
 		everywhere[access] = false
 	}
-	if err := m.ask(ctx, everywhere); err != nil {
+	if known, err := m.ask(ctx, everywhere); err != nil || !known {
 		return err
 	}
 	single := map[bulk.Access]bool{}
@@ -214,7 +218,7 @@ func (m *maker) checkPermissions(ctx context.Context) error {
 			single[access] = false
 		}
 	}
-	if err := m.ask(ctx, single); err != nil {
+	if known, err := m.ask(ctx, single); err != nil || !known {
 		return err
 	}
 	for _, access := range sortedAccesses(needs) {
@@ -265,7 +269,7 @@ func (m *maker) needed(t *target) []bulk.Access {
 
 // hasStatus tells whether status is a subresource of what is to be written.
 func (m *maker) hasStatus(gvr schema.GroupVersionResource) bool {
-	if kind, ok := m.served.Resource(gvr.GroupResource()); ok {
+	if kind, ok := m.served.Resource(gvr.GroupResource()); ok && !m.renews(gvr.GroupResource()) {
 		version, ok := kind.Version(gvr.Version)
 		return ok && version.Status
 	}
@@ -275,20 +279,24 @@ func (m *maker) hasStatus(gvr schema.GroupVersionResource) bool {
 	})
 }
 
-// ask fills in the answers.
-func (m *maker) ask(ctx context.Context, answers map[bulk.Access]bool) error {
+// ask fills in the answers, unless the server takes no such questions: that is found then.
+func (m *maker) ask(ctx context.Context, answers map[bulk.Access]bool) (known bool, err error) {
 	accesses := sortedAccesses(answers)
 	if len(accesses) == 0 {
-		return nil
+		return true, nil
 	}
 	permissions, err := m.cluster.Allowed(ctx, accesses)
 	if err != nil {
-		return err
+		reason, err := refusedFor(err)
+		if err == nil {
+			m.find("permissions", "what you may do cannot be asked, and is told when it is tried: "+reason)
+		}
+		return false, err
 	}
 	for i, access := range accesses {
 		answers[access] = permissions[i].Allowed
 	}
-	return nil
+	return true, nil
 }
 
 func sortedAccesses[V any](m map[bulk.Access]V) []bulk.Access {

@@ -111,10 +111,8 @@ func (m *maker) resolveOwners(ctx context.Context) error {
 			t.action.Owners = append(t.action.Owners, owner)
 		}
 	}
-	for _, t := range m.targets {
-		if err := m.checkStale(ctx, t); err != nil {
-			return err
-		}
+	if err := m.checkLinks(ctx); err != nil {
+		return err
 	}
 	for again := true; again; {
 		again = false

@@ -33,42 +33,78 @@ func (a *Action) awaits() []Owner {
 // relinksOnly tells whether an object is as git has it but for owners that were made anew.
 func (a *Action) relinksOnly() bool { return len(a.relinks) > 0 && len(a.relinks) == len(a.Changes) }
 
+// checkLinks looks at the owners of all live objects.
+func (m *maker) checkLinks(ctx context.Context) error {
+	for _, t := range m.targets {
+		if err := m.checkStale(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkStale looks at the owners of a live object: references were compared without their uids, and
 // garbage collection deletes an object whose owners, by uid, are all gone.
 //
 // Invariant: what is as git has it is not left to garbage collection because its owner was made
-// anew, by this restore or by others (TestPlanStaleOwner, TestRelink).
+// anew, by this restore or by others (TestPlanStaleOwner, TestRelink), and is not told to be there for good
+// (TestVerifyStaleOwner).
 func (m *maker) checkStale(ctx context.Context, t *target) error {
 	if t.support || t.action.Verb == Blocked {
 		return nil
 	}
 	for _, ref := range t.refs {
-		gr, namespaced, known := m.resource(ref.kind)
-		if !known || ref.uid == "" {
-			continue
-		}
-		r := relink{
-			id: ownerID{ref.kind.Group, ref.kind.Kind, ref.name}, uid: ref.uid,
-			owner: Owner{Key: kube.Key{Group: gr.Group, Resource: gr.Resource, Name: ref.name}},
-		}
-		if namespaced {
-			r.owner.Key.Namespace = t.action.Key.Namespace
-		}
-		coming, err := m.present(ctx, &r.owner)
+		r, stale, err := m.staleLink(ctx, t, ref)
 		if err != nil {
 			return err
 		}
-		switch has := func(other ownerRef) bool { return other.uid == r.owner.UID }; {
-		case slices.ContainsFunc(t.refs, has): // this one, or another to the same owner
-		case r.owner.UID == "" && !coming: // nobody knows where it is, or whether
+		switch {
+		case !stale:
+		case m.verifies:
+			t.action.Changes = append(t.action.Changes, ref.change("its owner has another uid, so garbage collection will delete it"))
+			if t.action.Verb == Unchanged {
+				t.decide(Skip, "")
+			}
 		case t.action.Verb == Unchanged || t.action.Verb == Update && (t.action.relinksOnly() || len(t.action.Owners) > 0):
 			t.relink(ref, r)
 		default:
+			if t.action.Verb != Update {
+				t.action.Changes = append(t.action.Changes, ref.change("its owner has another uid"))
+			}
 			t.action.Notes = append(t.action.Notes, fmt.Sprintf(
 				"its owner %s has another uid than its reference says, so garbage collection would delete it: set the reference anew", ref))
 		}
 	}
 	return nil
+}
+
+// staleLink tells whether a reference of a live object has another uid than its owner has, or will have.
+func (m *maker) staleLink(ctx context.Context, t *target, ref ownerRef) (r relink, stale bool, err error) {
+	gr, namespaced, known := m.resource(ref.kind)
+	if !known || ref.uid == "" {
+		return r, false, nil
+	}
+	r = relink{
+		id: ownerID{ref.kind.Group, ref.kind.Kind, ref.name}, uid: ref.uid,
+		owner: Owner{Key: kube.Key{Group: gr.Group, Resource: gr.Resource, Name: ref.name}},
+	}
+	if namespaced {
+		r.owner.Key.Namespace = t.action.Key.Namespace
+	}
+	coming, err := m.present(ctx, &r.owner)
+	switch has := func(other ownerRef) bool { return other.uid == r.owner.UID }; {
+	case err != nil:
+		return r, false, err
+	case slices.ContainsFunc(t.refs, has): // this one, or another to the same owner
+		return r, false, nil
+	}
+	return r, r.owner.UID != "" || coming, nil // else nobody knows where it is, or whether
+}
+
+// change is that of a reference's uid.
+func (r ownerRef) change(cause string) Change {
+	path := fieldpath.MakePathOrDie("metadata", "ownerReferences", fieldpath.KeyByFields("uid", r.uid), "uid")
+	return Change{Field: fieldText(path), Kind: differs, Cause: cause, path: path}
 }
 
 // present finds the uid of an owner, and tells whether the plan creates the owner.
@@ -81,7 +117,7 @@ func (m *maker) present(ctx context.Context, owner *Owner) (coming bool, err err
 	}
 	owner.UID, err = m.liveUID(ctx, owner.Key)
 	var refused *apply.Rejected
-	if errors.As(err, &refused) && refused.Verdict == apply.Forbidden {
+	if errors.As(err, &refused) {
 		return false, nil
 	}
 	return false, err
@@ -90,9 +126,8 @@ func (m *maker) present(ctx context.Context, owner *Owner) (coming bool, err err
 // relink plans to set a reference anew.
 func (t *target) relink(ref ownerRef, r relink) {
 	a := t.action
-	path := fieldpath.MakePathOrDie("metadata", "ownerReferences", fieldpath.KeyByFields("uid", ref.uid), "uid")
 	a.relinks = append(a.relinks, r)
-	a.Changes = append(a.Changes, Change{Field: fieldText(path), Kind: differs, Cause: "its owner was made anew", path: path})
+	a.Changes = append(a.Changes, ref.change("its owner was made anew"))
 	a.Notes = append(a.Notes, fmt.Sprintf(
 		"its owner %s was made anew, and garbage collection would delete it: its reference gets the uid that the owner has now", ref))
 	if a.Verb == Unchanged {

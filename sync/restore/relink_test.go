@@ -69,3 +69,33 @@ func TestRelink(t *testing.T) {
 		t.Errorf("got %v, want uid %s and size 1", got.Object, uid)
 	}
 }
+
+// Garbage collection deletes what refers to another uid than its owner has: it is not there for good.
+func TestVerifyStaleOwner(t *testing.T) {
+	w := shop(t)
+	ref := "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: Widget, name: a, uid: old}\n"
+	w.git(widget("shop", "child", "1", ref), nil)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	owner := w.live(widget("shop", "a", "1"))
+	w.live(widget("shop", "b", "2"))
+	child := w.live(widget("shop", "child", "1", ref))
+	v := w.verify(Options{})
+	if v.Same() || len(v.Differences) != 1 || v.Differences[0].State != Differs || v.Differences[0].Key.Name != "child" {
+		t.Fatalf("got %+v, want the child to differ", v.Differences)
+	}
+	c := v.Differences[0].Changes
+	wantText(t, c[0].Field+" "+c[0].Cause, "metadata.ownerReferences", "another uid", "garbage collection")
+	w.git(widget("shop", "child", "2", ref), nil)
+	if v := w.verify(Options{}); len(v.Differences) != 1 || len(v.Differences[0].Changes) != 2 {
+		t.Errorf("with another difference: %+v, want both", v.Differences)
+	}
+	if a := w.action(w.plan(Options{}), "widgets.example.com shop/child"); a.Verb != Skip || len(a.Changes) != 2 {
+		t.Errorf("got %s %+v, want it skipped, and both changes told", a.Verb, a.Changes)
+	}
+	owner.SetUID("old")
+	child.Object["spec"].(map[string]any)["size"] = int64(2)
+	if v := w.verify(Options{}); !v.Same() {
+		t.Errorf("with the owner's uid: %+v", v.Differences)
+	}
+}

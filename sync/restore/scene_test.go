@@ -36,6 +36,7 @@ type scene struct {
 	forbidden map[bulk.Access]bool
 	ready     map[types.NamespacedName]bool
 	unlisted  map[schema.GroupResource]error
+	refused   map[string]error // what else is asked: "discovery", "crds", "permissions"
 }
 
 func newScene(t *testing.T) *scene {
@@ -47,6 +48,7 @@ func newScene(t *testing.T) *scene {
 		forbidden: map[bulk.Access]bool{},
 		ready:     map[types.NamespacedName]bool{},
 		unlisted:  map[schema.GroupResource]error{},
+		refused:   map[string]error{},
 	}
 	w.serve("namespaces", "Namespace", false, "v1")
 	w.serve("configmaps", "ConfigMap", true, "v1")
@@ -143,6 +145,20 @@ func (w *scene) plan(opts Options) *Plan {
 	return plan
 }
 
+// verify compares the commit with the cluster.
+func (w *scene) verify(opts Options) *Verification {
+	w.t.Helper()
+	snapshot, err := ReadSnapshot(w.t.Context(), w, gitstore.Hash{1}, opts.RedactKey)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	v, err := Verify(w.t.Context(), snapshot, w, &opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
 // verbs writes a plan as "key: verb", a line each.
 func verbs(p *Plan) []string {
 	var lines []string
@@ -209,9 +225,14 @@ func (w *scene) Info(gitstore.Hash) (gitstore.CommitInfo, error) {
 // ClusterUID and the following make the scene a Cluster.
 func (w *scene) ClusterUID(context.Context) (string, error) { return "cluster-uid", nil }
 
-func (w *scene) Discover(context.Context) (*bulk.Served, error) { return &w.served, nil }
+func (w *scene) Discover(context.Context) (*bulk.Served, error) {
+	return &w.served, w.refused["discovery"]
+}
 
 func (w *scene) CRDs(context.Context) (map[schema.GroupResource]*apiextensionsv1.CustomResourceDefinition, error) {
+	if err := w.refused["crds"]; err != nil {
+		return nil, err
+	}
 	return w.crds, nil
 }
 
@@ -247,6 +268,9 @@ func (w *scene) Get(_ context.Context, gvr schema.GroupVersionResource, namespac
 }
 
 func (w *scene) Allowed(_ context.Context, accesses []bulk.Access) ([]bulk.Permission, error) {
+	if err := w.refused["permissions"]; err != nil {
+		return nil, err
+	}
 	answers := make([]bulk.Permission, len(accesses))
 	for i, access := range accesses {
 		answers[i].Allowed = !w.forbidden[access] && (access.Namespace != "" || !w.forbiddenSomewhere(access))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
@@ -75,7 +76,7 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 	}
 	var more []string
 	for _, change := range comparison.Changes {
-		if !planned[change.Field] {
+		if !planned[change.Field] && !(j.action.foreseen && planned[fieldText(wholeList(change.path))]) {
 			more = append(more, change.Field)
 		}
 	}
@@ -84,6 +85,16 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 		return &refusedError{result: HasFailed, reason: "it changed since the plan was made: " + someOf(more) + "; run again"}
 	}
 	return nil
+}
+
+// wholeList returns the path of the outermost list that a path leads into, or the path itself.
+func wholeList(path fieldpath.Path) fieldpath.Path {
+	for i, step := range path {
+		if step.FieldName == nil {
+			return path[:i]
+		}
+	}
+	return path
 }
 
 // replace writes an object as it was compared.

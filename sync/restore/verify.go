@@ -55,11 +55,14 @@ type Verification struct {
 	Commit     gitstore.Hash `json:"-"`    // "commit" in JSON
 	Time       time.Time     `json:"time"` // of the commit
 	ClusterUID string        `json:"clusterUID"`
-	Objects    int           `json:"objects"` // of the commit that were looked for
+	Objects    int           `json:"objects"` // of the commit that were looked for, without those in Beside
 	Equal      int           `json:"equal"`
 	// Differences and the others are in the order of keys.
 	Differences []Difference  `json:"differences,omitempty"`
 	NotCompared []NotCompared `json:"notCompared,omitempty"`
+	// Beside are CRDs and Namespaces that differ, were not selected themselves, and are what others stand on. A
+	// restore of the same selection leaves them alone: they are no difference.
+	Beside []Difference `json:"beside,omitempty"`
 	// Extra are objects of the same resources that only the cluster has. They are no difference.
 	Extra    []kube.Key `json:"extra,omitempty"`
 	Findings []Finding  `json:"findings,omitempty"` // about files, selectors, and kinds that cannot be read
@@ -86,35 +89,44 @@ func (v *Verification) Same() bool {
 }
 
 // Verify compares the objects of a snapshot that the options select, and the CRDs and Namespaces that they
-// stand on, with a cluster. It reads each kind with one listing, and takes for equal what has the very
+// stand on, with a cluster; of the latter only being there counts. It reads each kind with one listing, and takes for equal what has the very
 // encoding that lies in git; the rest it compares field by field.
 func Verify(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Verification, error) {
 	extra := extras{s: s, opts: opts, keys: map[kube.Key]bool{}}
-	m := &maker{s: s, cluster: &steady{Cluster: cluster, jitter: rand.Float64}, opts: opts, runs: opts.running(), plan: &Plan{}, extra: extra.see}
+	m := &maker{s: s, cluster: &steady{Cluster: cluster, jitter: rand.Float64}, opts: opts, runs: opts.running(), plan: &Plan{}, extra: extra.see,
+		verifies: true}
 	var err error
 	if extra.rules, err = opts.rules(); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{m.look, m.choose, m.compare} {
+	for _, step := range []func(context.Context) error{m.look, m.choose, m.compare, m.checkLinks} {
 		if err := step(ctx); err != nil {
 			return nil, fmt.Errorf("verify %s: %w", s.Commit, err)
 		}
 	}
 	v := &Verification{
-		Commit: s.Commit, Time: s.Time, ClusterUID: m.plan.ClusterUID, Objects: len(m.targets),
+		Commit: s.Commit, Time: s.Time, ClusterUID: m.plan.ClusterUID,
 		Extra: slices.SortedFunc(maps.Keys(extra.keys), sync.CompareKeys), Findings: m.plan.Findings,
 	}
 	for _, t := range m.targets {
 		v.add(t, m.runs[t.item.Key.GroupResource()])
 	}
-	slices.SortFunc(v.Differences, func(a, b Difference) int { return sync.CompareKeys(a.Key, b.Key) })
+	for _, list := range [][]Difference{v.Differences, v.Beside} {
+		slices.SortFunc(list, func(a, b Difference) int { return sync.CompareKeys(a.Key, b.Key) })
+	}
 	slices.SortFunc(v.NotCompared, func(a, b NotCompared) int { return sync.CompareKeys(a.Key, b.Key) })
 	return v, nil
 }
 
 // add counts an object, or tells of it. One that runs would do its work again.
+//
+// Invariant: what others stand on counts only as far as it is there (TestVerifySupport).
 func (v *Verification) add(t *target, runs bool) {
+	if t.assumed {
+		return
+	}
 	a := t.action
+	v.Objects++
 	if len(t.notCompared) > 0 {
 		v.NotCompared = append(v.NotCompared, NotCompared{Key: a.Key, Fields: t.notCompared})
 	}
@@ -133,6 +145,11 @@ func (v *Verification) add(t *target, runs bool) {
 		d.State = WouldRun
 	default:
 		d.State = Missing
+	}
+	if t.support && t.found && !t.terminates {
+		v.Objects--
+		v.Beside = append(v.Beside, d)
+		return
 	}
 	v.Differences = append(v.Differences, d)
 }

@@ -8,8 +8,12 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/crmirror/crmirror/sync"
 )
 
 type definition = apiextensionsv1.CustomResourceDefinition
@@ -80,6 +84,9 @@ func (m *maker) place(gr schema.GroupResource, version string) (at schema.GroupV
 	var served []string
 	crd := m.definitions[gr]
 	switch {
+	case m.renews(gr):
+		crd = m.defined[gr]
+		served = servedBy(crd)
 	case ok && crd == nil:
 		for _, v := range kind.Versions {
 			served = append(served, v.Name)
@@ -106,6 +113,54 @@ func (m *maker) place(gr schema.GroupResource, version string) (at schema.GroupV
 	return gr.WithVersion(other), fmt.Sprintf("is written at version %s: %s is not served, and the CRD has the same fields at both", other, version), ""
 }
 
+// renews tells whether the plan makes the cluster's CRD of a resource git's.
+func (m *maker) renews(gr schema.GroupResource) bool {
+	if m.verifies || m.definitions[gr] == nil || m.defined[gr] == nil {
+		return false
+	}
+	t := m.byKey[crdKey(gr)]
+	return t != nil && t.action.Verb == Update
+}
+
+// inForce is the CRD of a resource that its objects are written under; nil if there is none.
+func (m *maker) inForce(gr schema.GroupResource) *definition {
+	if live := m.definitions[gr]; live != nil && !m.renews(gr) {
+		return live
+	}
+	return m.defined[gr]
+}
+
+// serves tells whether the cluster serves a version as things are.
+func (m *maker) serves(at schema.GroupVersionResource) bool {
+	kind, _ := m.served.Resource(at.GroupResource())
+	_, ok := kind.Version(at.Version)
+	return ok
+}
+
+// foreseen decides about an object that the cluster has, and that is written at a version which it serves only once
+// the plan has updated the CRD: it is compared as the server will read it then.
+func (m *maker) foreseen(t *target, d *Desired, live *unstructured.Unstructured) error {
+	a := t.action
+	crd := m.defined[a.Resource.GroupResource()]
+	if converts(crd) {
+		t.decide(Blocked, fmt.Sprintf("it is at version %s, and only its CRD, which is updated, can say by its webhook what it is at %s: run again then",
+			t.at.Version, a.Resource.Version))
+		return nil
+	}
+	s := m.schemas.of(a.Resource, crd)
+	if s.err != nil {
+		t.decide(Blocked, "the schema in its CRD cannot be used: "+sync.Printable(s.err.Error(), messageRunes))
+		return nil
+	}
+	live = live.DeepCopy()
+	live.SetAPIVersion(a.Resource.GroupVersion().String())
+	s.read(live.Object)
+	a.foreseen = true
+	a.Notes = append(a.Notes, fmt.Sprintf("is at version %s, and is converted to %s by name only, once its CRD is updated", t.at.Version, a.Resource.Version))
+	m.weigh(t, d, live, typed.DeducedParseableType)
+	return nil
+}
+
 func servedBy(crd *definition) []string {
 	var served []string
 	for _, v := range crd.Spec.Versions {
@@ -121,13 +176,18 @@ func converts(crd *definition) bool {
 	return crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy != "" && crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter
 }
 
-// notServed says why a resource is not there.
-func (m *maker) notServed(gr schema.GroupResource) string {
+// undiscoveredGroup says why it is not known what is served of a resource's group; "" if it is.
+func (m *maker) undiscoveredGroup(gr schema.GroupResource) string {
 	for gv, err := range m.served.Failed {
 		if gv.Group == gr.Group {
-			return fmt.Sprintf("what the cluster serves of %s cannot be told: %v", gv, err)
+			return fmt.Sprintf("what the cluster serves of %s cannot be told: %s", gv, sync.Printable(err.Error(), messageRunes))
 		}
 	}
+	return ""
+}
+
+// notServed says why a resource is not there.
+func (m *maker) notServed(gr schema.GroupResource) string {
 	return fmt.Sprintf("the cluster does not serve %s, and the commit has no CRD for it: install what it belongs to first", gr)
 }
 
