@@ -76,12 +76,7 @@ func (d *disaster) restore(code int, args ...string) restored {
 
 func (d *disaster) report(code int, args ...string) restored {
 	d.t.Helper()
-	r := d.u.run(args...)
-	var report restored
-	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || r.code != code {
-		d.t.Fatalf("got %v\nwant exit code %d and a report (%v)", r, code, err)
-	}
-	return report
+	return d.parse(d.u.run(args...), code)
 }
 
 // wantTotals compares the totals of a report with "created 3, skipped 1".
