@@ -39,8 +39,10 @@ type announced struct {
 	UID             types.UID   `json:"uid,omitempty"`
 	ResourceVersion string      `json:"resourceVersion,omitempty"`
 	Base            string      `json:"base,omitempty"` // blob of the object's file in base; "" when it has none
-	Set             fieldSet    `json:"set"`
-	Remove          fieldSet    `json:"remove"`
+	// Set and Remove are told apart, since owning a field says of the one that it
+	// holds what we wrote, of the other that it was not removed (outcomeOfFields).
+	Set    fieldSet `json:"set"`
+	Remove fieldSet `json:"remove"`
 	// Values are the fields that are set; of a creation, the whole content. They
 	// are for people to read.
 	Values map[string]any `json:"values,omitempty"`
@@ -65,16 +67,19 @@ func (s *fieldSet) UnmarshalJSON(b []byte) error {
 	return s.FromJSON(bytes.NewReader(b))
 }
 
-// fields are all fields that the write touches.
-func (a *announced) fields() *fieldpath.Set {
-	all := fieldpath.NewSet()
-	for _, s := range []fieldSet{a.Set, a.Remove} {
-		if s.Set != nil {
-			all = all.Union(s.Set)
-		}
+// all is the set, an empty one where there is none.
+func (s fieldSet) all() *fieldpath.Set {
+	if s.Set == nil {
+		return fieldpath.NewSet()
 	}
-	return all
+	return s.Set
 }
+
+// leaves are the fields of the set that have none below them.
+func (s fieldSet) leaves() *fieldpath.Set { return s.all().Leaves() }
+
+// fields are all fields that the write touches.
+func (a *announced) fields() *fieldpath.Set { return a.Set.all().Union(a.Remove.all()) }
 
 // unmade says that the write is open, and what ends that.
 //
@@ -96,10 +101,7 @@ func (a *announced) unmade() string {
 // not tell. What the announcement does not show the value of counts as empty.
 func (a *announced) filledSince(cluster map[string]any) *fieldpath.Set {
 	out := fieldpath.NewSet()
-	if a.Set.Set == nil {
-		return out
-	}
-	a.Set.Leaves().Iterate(func(path fieldpath.Path) {
+	a.Set.leaves().Iterate(func(path fieldpath.Path) {
 		was, _ := ValueAt(a.Values, path)
 		now, _ := ValueAt(cluster, path)
 		if hasContent(now) && !hasContent(was) {
