@@ -35,9 +35,21 @@ type Entry struct {
 	ResourceVersion string
 	Manager         kube.Manager
 
+	// Since is when the object's first change was seen that no acknowledged push holds;
+	// Batch.Put sets it, and it is zero for what was found otherwise. Listed says that a
+	// listing showed the change: it is older than that.
+	Since  time.Time
+	Listed bool
+
 	// Of an absent one: why, and how often its kind had gone away when that was seen.
 	Reason Reason
 	Epoch  int
+}
+
+// after returns the entry as one that replaces an older one of its key: it has waited as long.
+func (e Entry) after(was Entry) Entry {
+	e.Since, e.Listed = was.Since, was.Listed
+	return e
 }
 
 // BatchOptions say when a Batch closes.
@@ -134,7 +146,14 @@ func (b *Batch) fits(e Entry) bool {
 }
 
 func (b *Batch) put(e Entry, now time.Time) {
-	b.bytes += int64(len(e.Content)) - int64(len(b.dirty[e.Key].Content))
+	was, dirty := b.dirty[e.Key]
+	b.bytes += int64(len(e.Content)) - int64(len(was.Content))
+	if dirty {
+		e = e.after(was)
+	}
+	if e.Since.IsZero() {
+		e.Since = now
+	}
 	b.dirty[e.Key] = e
 	if b.first.IsZero() {
 		b.first = now

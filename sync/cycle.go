@@ -25,6 +25,11 @@ const rederivations = 10
 func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
 	in := m.inbox.take()
 	m.remember(in.entries)
+	if n := len(in.entries) + m.spilled; n > 0 {
+		m.observer.Taken(n)
+	}
+	m.spilled = 0
+	m.tellWaiting()
 	maps.Copy(m.sweeps, in.sweeps)
 	m.look.all = m.look.all || in.gone
 	m.forgetOld(now)
@@ -35,7 +40,19 @@ func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
 		err = errors.Join(err, m.spill())
 	}
 	m.account(report)
+	m.tellWaiting()
 	return report, err
+}
+
+// tellWaiting tells the Observer what waits.
+func (m *Mirror) tellWaiting() {
+	var oldest time.Time
+	for _, e := range m.pending {
+		if !e.Since.IsZero() && (oldest.IsZero() || e.Since.Before(oldest)) {
+			oldest = e.Since
+		}
+	}
+	m.observer.Waiting(m.Waiting(), oldest)
 }
 
 func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error {
@@ -156,15 +173,30 @@ func (m *Mirror) deletes() bool {
 // of each other (case F of the protocol).
 func (m *Mirror) push(ctx context.Context) error {
 	if m.two != nil {
-		return m.repo.PushIf(ctx)
+		return m.pushIf(ctx)
 	}
-	return m.repo.Push(ctx)
+	return m.observePush(func() error { return m.repo.Push(ctx) })
+}
+
+// pushIf sends branch and refs if they are at the remote what was judged.
+func (m *Mirror) pushIf(ctx context.Context) error {
+	return m.observePush(func() error { return m.repo.PushIf(ctx) })
+}
+
+// observePush pushes, and lets it be measured if there is something to push.
+func (m *Mirror) observePush(push func() error) error {
+	if m.repo.Unpushed() {
+		return m.observe(OpPush, push)
+	}
+	return push()
 }
 
 // checkout lets the files on disk follow the branch. Nothing is ever read back
 // from them.
 func (m *Mirror) checkout(ctx context.Context, report *Report) error {
+	end := m.observer.Begin(OpCheckout)
 	left, err := m.repo.UpdateWorktree(ctx)
+	end(err)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -194,7 +226,9 @@ func (m *Mirror) commit(ctx context.Context, p *plan, report *Report, now time.T
 	if !m.refless && m.two == nil {
 		c.BaseMessage = m.baseMessage(deleted)
 	}
+	end := m.observer.Begin(OpCommit)
 	head, err := m.repo.Commit(ctx, c)
+	end(err)
 	if err != nil {
 		return err
 	}
@@ -248,8 +282,11 @@ func (m *Mirror) withoutRefs(ctx context.Context, err error) bool {
 func (m *Mirror) acknowledge(report *Report) {
 	report.Pushed = report.Commit != "" && m.repo.Pushes()
 	m.stale = false
-	for key := range m.pending {
+	for key, e := range m.pending {
 		if report.Postponed[key] == nil {
+			if !e.Listed && !e.Since.IsZero() {
+				m.observer.Acknowledged(e.Since)
+			}
 			delete(m.pending, key)
 		}
 	}

@@ -16,9 +16,12 @@ type Health struct {
 	last    time.Time // the last cycle that finished
 	waiting int
 	held    int
-	// Of mode two-way, in the last cycle that finished.
+	// Of the last cycle that finished.
 	conflicts map[string]int
 	refused   int
+	findings  int
+	orphans   int
+	postponed int
 }
 
 // HealthState is a snapshot of Health.
@@ -31,7 +34,10 @@ type HealthState struct {
 	Held    int       // deletions that wait for approval
 
 	Conflicts map[string]int // of mode two-way, by resource
-	Refused   int            // objects whose change in git is not applied
+	Refused   int            // of mode two-way: objects whose change in git is not applied
+	Findings  int            // files in git that a person should look at
+	Orphans   int            // files that no rule selects any more
+	Postponed int            // deletions that could not be proven now
 }
 
 // State returns a snapshot.
@@ -41,6 +47,7 @@ func (h *Health) State() HealthState {
 	return HealthState{
 		Started: h.started, Failing: h.failing, Since: h.since, Last: h.last, Waiting: h.waiting, Held: h.held,
 		Conflicts: maps.Clone(h.conflicts), Refused: h.refused,
+		Findings: h.findings, Orphans: h.orphans, Postponed: h.postponed,
 	}
 }
 
@@ -55,6 +62,7 @@ func (h *Health) cycle(report *Report, err error) (first, ended bool, since time
 		ended = h.failing != nil
 		h.started, h.failing, h.since, h.last = true, nil, time.Time{}, time.Now()
 		h.conflicts, h.refused = map[string]int{}, len(report.Refusals)
+		h.findings, h.orphans, h.postponed = len(report.Findings), len(report.Orphans), len(report.Postponed)
 		for _, c := range report.Conflicts {
 			h.conflicts[c.Key.GroupResource().String()]++
 		}

@@ -16,8 +16,9 @@ import (
 // informers see into dirty keys of the Batch, and remembers which scopes are
 // proven by a complete listing. It implements informer.Sink.
 type Inbox struct {
-	batch *Batch
-	log   logrus.FieldLogger
+	batch    *Batch
+	log      logrus.FieldLogger
+	observer Observer
 
 	mu      gosync.Mutex
 	scopes  map[informer.Scope]*scopeState
@@ -46,8 +47,10 @@ type sweep struct {
 // NewInbox returns an empty Inbox that fills batch.
 func NewInbox(batch *Batch, log logrus.FieldLogger) *Inbox {
 	return &Inbox{
-		batch:   batch,
-		log:     log,
+		batch:    batch,
+		log:      log,
+		observer: unobserved{},
+
 		scopes:  map[informer.Scope]*scopeState{},
 		sweeps:  map[informer.Scope]sweep{},
 		refused: map[kube.Key]error{},
@@ -55,6 +58,9 @@ func NewInbox(batch *Batch, log logrus.FieldLogger) *Inbox {
 		gone:    map[schema.GroupResource]bool{},
 	}
 }
+
+// Observe lets an Inbox that gets nothing yet tell an Observer what watches see.
+func (in *Inbox) Observe(o Observer) { in.observer = orNobody(o) }
 
 // Changed implements informer.Sink. It blocks while the batch holds as many
 // bytes as it may, which slows the informer down to what git can take.
@@ -64,10 +70,12 @@ func (in *Inbox) Changed(ctx context.Context, s informer.State) {
 		delete(in.refused, s.Key)
 		in.log.WithField("key", s.Key).Info("object can be mirrored again")
 	}
+	listed := in.isListing(s.Key)
 	in.mu.Unlock()
+	in.seen(s.Key, SightChanged, listed)
 	in.put(ctx, Entry{
 		Key: s.Key, Op: Present, Content: s.Content,
-		UID: s.UID, ResourceVersion: s.ResourceVersion, Manager: s.Manager,
+		UID: s.UID, ResourceVersion: s.ResourceVersion, Manager: s.Manager, Listed: listed,
 	})
 }
 
@@ -77,7 +85,9 @@ func (in *Inbox) Refused(_ context.Context, key kube.Key, err error) {
 	in.mu.Lock()
 	before := in.refused[key]
 	in.refused[key] = err
+	listed := in.isListing(key)
 	in.mu.Unlock()
+	in.seen(key, SightQuarantined, listed)
 	if before == nil || before.Error() != err.Error() {
 		in.log.WithError(err).WithField("key", key).Warn("object is quarantined; its file stays as it is")
 	}
@@ -92,15 +102,24 @@ func (in *Inbox) Absent(ctx context.Context, key kube.Key, absence informer.Abse
 	if absence == informer.Unselected {
 		in.countSkipped(key)
 	}
+	listed := in.isListing(key)
 	in.mu.Unlock()
-	reason := ReasonDeleted
+	reason, sight := ReasonDeleted, SightDeleted
 	switch {
 	case absence == informer.Unselected:
-		reason = ReasonUnselected
+		reason, sight = ReasonUnselected, SightUnselected
 	case gone:
 		reason = ReasonKindGone
 	}
-	in.put(ctx, Entry{Key: key, Op: Absent, Reason: reason, Epoch: epoch})
+	in.seen(key, sight, listed)
+	in.put(ctx, Entry{Key: key, Op: Absent, Reason: reason, Epoch: epoch, Listed: listed})
+}
+
+// seen tells the Observer of what a watch told.
+func (in *Inbox) seen(key kube.Key, sight Sight, listed bool) {
+	if !listed {
+		in.observer.Seen(key.GroupResource(), sight)
+	}
 }
 
 // put hands an entry to the batch. An error means that ctx ended; what was
@@ -220,12 +239,22 @@ func (in *Inbox) known(scope informer.Scope) bool {
 
 // countSkipped counts an object that a listing shows and no rule selects.
 func (in *Inbox) countSkipped(key kube.Key) {
+	if s := in.listingOf(key); s != nil {
+		s.skipped++
+	}
+}
+
+// isListing tells whether a listing is under way that shows the object.
+func (in *Inbox) isListing(key kube.Key) bool { return in.listingOf(key) != nil }
+
+// listingOf returns the scope that is being listed and shows the object; nil for none.
+func (in *Inbox) listingOf(key kube.Key) *scopeState {
 	for _, ns := range []string{"", key.Namespace} {
 		if s := in.scopes[informer.Scope{Resource: key.GroupResource(), Namespace: ns}]; s != nil && s.listing {
-			s.skipped++
-			return
+			return s
 		}
 	}
+	return nil
 }
 
 // skippedIn returns how many objects of a scope no rule selects.

@@ -52,7 +52,8 @@ type Loop struct {
 	pace   Pace
 	log    logrus.FieldLogger
 
-	events Events // nil for none
+	events   Events // nil for none
+	observer Observer
 
 	recheck atomic.Bool     // the next cycle asks the remote first
 	upkeep  atomic.Bool     // maintenance is due after the next cycle
@@ -64,7 +65,7 @@ type Loop struct {
 // NewLoop returns a Loop over mirror, which takes its entries from batch, and
 // keeps health informed.
 func NewLoop(mirror cycler, batch *Batch, health *Health, pace Pace, log logrus.FieldLogger) *Loop {
-	return &Loop{mirror: mirror, batch: batch, health: health, pace: pace.withDefaults(), log: log}
+	return &Loop{mirror: mirror, batch: batch, health: health, pace: pace.withDefaults(), log: log, observer: unobserved{}}
 }
 
 // Events tells the users of the cluster of what a person has to decide, on the object.
@@ -75,6 +76,17 @@ type Events interface {
 
 // Tell lets a Loop that does not run yet tell of conflicts and refusals, each once.
 func (l *Loop) Tell(events Events) { l.events = events }
+
+// Observe lets an Observer measure a Loop that does not run yet.
+func (l *Loop) Observe(o Observer) { l.observer = orNobody(o) }
+
+// cycle lets the mirror do one cycle, measured.
+func (l *Loop) cycle(ctx context.Context) (*Report, error) {
+	end := l.observer.Begin(OpCycle)
+	report, err := l.mirror.Cycle(ctx, time.Now())
+	end(err)
+	return report, err
+}
 
 // Run works until ctx ends. Then it makes one last flush, within the grace time,
 // and returns that flush's error.
@@ -102,7 +114,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			poll.stop()
 			l.mirror.Recheck()
 		}
-		report, err := l.mirror.Cycle(ctx, time.Now())
+		report, err := l.cycle(ctx)
 		l.done(report, err)
 		l.maintain(ctx)
 		if len(report.Held) > 0 || l.pace.Follow { // a person may approve them, or commit
@@ -111,6 +123,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			tries++
+			l.observer.Retried()
 			l.batch.Return(nil, l.backoff(tries)) // the mirror keeps the entries
 		case report.Again || report.Waiting > 0: // what could not be settled is tried again, and holds up nothing
 			tries, unproven = 0, unproven+1
@@ -226,7 +239,7 @@ func (l *Loop) finish(ctx context.Context) error {
 	defer cancel()
 	objects, _ := l.batch.Size()
 	l.log.WithField("objects", objects+l.mirror.Waiting()).Info("stopping; last flush")
-	report, err := l.mirror.Cycle(ctx, time.Now())
+	report, err := l.cycle(ctx)
 	l.done(report, err)
 	return err
 }

@@ -42,7 +42,8 @@ type Options struct {
 	Namespaces  bool // the Namespaces that hold mirrored objects are mirrored too
 	CRDs        bool // the CRDs of the mirrored resources are mirrored too
 	Guard       Limits
-	TwoWay      *TwoWay // nil in mode mirror
+	TwoWay      *TwoWay  // nil in mode mirror
+	Observer    Observer // nil for none
 	Log         logrus.FieldLogger
 }
 
@@ -91,6 +92,9 @@ type Mirror struct {
 	agreed    time.Time                // when an earlier process moved the base last
 	two       *twoWay                  // nil in mode mirror
 	look      outside                  // files that may lie outside every scope
+
+	observer Observer
+	spilled  int // entries that left the batch before it closed
 }
 
 // NewMirror returns a Mirror over an open store. It does no I/O.
@@ -111,6 +115,8 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 		deleted: map[kube.Key]time.Time{},
 		index:   newIndex(),
 		look:    outside{all: true},
+
+		observer: orNobody(opts.Observer),
 	}
 	if opts.TwoWay != nil {
 		m.two = newTwoWay(*opts.TwoWay)
@@ -134,7 +140,15 @@ func (m *Mirror) Maintain(ctx context.Context, due bool) (done bool, err error) 
 			keep = append(keep, e.Digest)
 		}
 	}
-	return true, m.repo.Maintain(ctx, keep)
+	return true, m.observe(OpMaintain, func() error { return m.repo.Maintain(ctx, keep) })
+}
+
+// observe does an operation and lets it be measured.
+func (m *Mirror) observe(op Operation, do func() error) error {
+	end := m.observer.Begin(op)
+	err := do()
+	end(err)
+	return err
 }
 
 // Waiting returns how many objects wait for a push to be acknowledged.

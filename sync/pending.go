@@ -22,6 +22,7 @@ func presentEntry(s informer.State) Entry {
 // bytes as it may, long before it is committed.
 func (m *Mirror) Spill(entries []Entry) error {
 	m.remember(entries)
+	m.spilled += len(entries)
 	return m.spill()
 }
 
@@ -31,6 +32,9 @@ func (m *Mirror) remember(entries []Entry) {
 	// nothing is said to be in git.
 	known := m.loaded && !m.stale && !m.repo.Unpushed()
 	for _, e := range entries {
+		if was, waits := m.pending[e.Key]; waits {
+			e = e.after(was)
+		}
 		if e.Op == Present {
 			e.Digest = digestOf(e)
 			delete(m.waiting, e.Key)

@@ -40,7 +40,7 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	if err := m.identify(ctx); err != nil && m.uid == "" {
 		return err
 	}
-	fetchErr := m.repo.Fetch(ctx)
+	fetchErr := m.observe(OpFetch, func() error { return m.repo.Fetch(ctx) })
 	if fetchErr != nil && m.repo.Head().IsZero() && !m.loaded {
 		return fetchErr
 	}

@@ -96,7 +96,7 @@ func (m *Mirror) promote(ctx context.Context, news map[kube.Key]agreement, open 
 	if err := m.moveAgreed(ctx, now); err != nil {
 		return err
 	}
-	if err := m.repo.PushIf(ctx); err != nil {
+	if err := m.pushIf(ctx); err != nil {
 		return fmt.Errorf("settle %s that was announced: %w", count(len(news), "change"), err)
 	}
 	m.announcementPushed()

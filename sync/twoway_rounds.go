@@ -95,7 +95,7 @@ func (m *Mirror) writeOnce(ctx context.Context, judged []*judgement, told []anno
 		return nil, err
 	}
 	t.mine[m.repo.Ref(m.refs.Applying)] = true // even if the push's answer is lost, nothing was written
-	if err := m.repo.PushIf(ctx); err != nil {
+	if err := m.pushIf(ctx); err != nil {
 		return nil, fmt.Errorf("announce %s: %w", count(len(writes), "write"), err)
 	}
 	if err := t.reached(StepAnnounced); err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/crmirror/crmirror/cmd/internal/config"
+	"github.com/crmirror/crmirror/cmd/internal/metrics"
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube/informer"
 	"github.com/crmirror/crmirror/sync"
@@ -27,8 +28,9 @@ import (
 
 // app is what all commands share.
 type app struct {
-	env  environment
-	kube kubeFlags
+	env      environment
+	kube     kubeFlags
+	measured *metrics.Metrics // of the agent; nil for all other commands
 }
 
 // kubeFlags are kubectl's connection flags.
@@ -234,6 +236,11 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 	}
 	s.batch = sync.NewBatch(sync.BatchOptions{Quiet: cfg.Batch.Quiet, Max: cfg.Batch.Max, MaxObjects: cfg.Batch.MaxObjects, MaxHold: hold})
 	s.inbox = sync.NewInbox(s.batch, s.log)
+	var observer sync.Observer
+	if a.measured != nil {
+		observer = a.measured
+		s.inbox.Observe(observer)
+	}
 	s.fleet, err = informer.New(informer.Options{
 		Config: conn, Rules: rules, Sink: s.inbox, Log: s.log,
 		IncludeCRDs: cfg.Include.CRDs, IncludeNamespaces: cfg.Include.Namespaces,
@@ -246,7 +253,7 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 		ClusterName: cfg.Cluster, Rules: rules, Tree: sync.NewTree(cfg.Cluster, selection),
 		Namespaces: cfg.Include.Namespaces, CRDs: cfg.Include.CRDs,
 		Guard:  sync.Limits{MaxDeleteObjects: cfg.Guard.MaxDeleteObjects, MaxDeletePercent: cfg.Guard.MaxDeletePercent},
-		TwoWay: twoWay, Log: s.log,
+		TwoWay: twoWay, Observer: observer, Log: s.log,
 	}, s.inbox, s.fleet, s.store, s.refs)
 	return s, nil
 }
@@ -266,6 +273,9 @@ func (a *app) connection(cfg *config.Config) (*rest.Config, error) {
 	}
 	conn.UserAgent = "crmirror/" + version
 	conn.DisableCompression = near(conn.Host)
+	if a.measured != nil {
+		conn.Wrap(a.measured.Transport)
+	}
 	return conn, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/crmirror/crmirror/cmd/internal/config"
+	"github.com/crmirror/crmirror/cmd/internal/metrics"
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/sync"
 )
@@ -45,6 +46,7 @@ What it cannot push is kept, and pushed when the remote is back.`,
 const maxHold = 15 * time.Minute
 
 func (a *app) run(ctx context.Context, cfg *config.Config) (err error) {
+	a.measured = metrics.New(version)
 	s, err := a.open(ctx, cfg, maxHold)
 	if err != nil {
 		return err
@@ -64,14 +66,20 @@ func (a *app) run(ctx context.Context, cfg *config.Config) (err error) {
 	} else if err != nil {
 		return err
 	}
-	return s.serve(ctx)
+	return s.serve(ctx, a.measured)
 }
 
 // serve runs informers, loop, schedule and health endpoint until ctx ends, and
 // waits for all of them.
-func (s *session) serve(ctx context.Context) error {
+func (s *session) serve(ctx context.Context, measured *metrics.Metrics) error {
 	health := &sync.Health{}
-	endpoint, err := listenHealth(s.cfg.Health.Listen, health, s.fleet)
+	measured.Watch(metrics.Sources{
+		Health: health.State, Resources: s.fleet.Status, Quarantined: s.inbox.Quarantined,
+		Dirty: func() int { n, _ := s.batch.Size(); return n },
+	})
+	endpoint, err := listenHealth(s.cfg.Health, probes{
+		health: health.State, pulse: s.fleet.Pulse, resources: s.fleet.Status, running: measured.Running,
+	}, measured)
 	if err != nil {
 		return err
 	}
@@ -98,6 +106,7 @@ func (s *session) serve(ctx context.Context) error {
 		s.batch.Kick()
 	}()
 	loop := sync.NewLoop(s.mirror, s.batch, health, sync.Pace{Poll: s.cfg.Apply.Poll, Follow: s.cfg.Mode == config.ModeTwoWay, Grace: s.cfg.Timeouts.Grace}, s.log)
+	loop.Observe(measured)
 	if s.events != nil {
 		loop.Tell(s.events.start(watch))
 	}

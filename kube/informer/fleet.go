@@ -50,6 +50,13 @@ type Options struct {
 	// Settle is how long after a change of a CRD its objects are listed again: the
 	// server itself needs a moment to serve the new one. Zero means two seconds.
 	Settle time.Duration
+	// Silence is how long nothing may come from a watch, not even the bookmarks that
+	// servers send every minute, before it is opened anew where it stood. Zero means 100
+	// seconds.
+	Silence time.Duration
+	// PulseEvery is how often the server is asked whether it answers at all, and
+	// PulseTimeout how long that may take. Zero means 15 and 10 seconds.
+	PulseEvery, PulseTimeout time.Duration
 }
 
 // withDefaults fills in the defaults.
@@ -66,6 +73,7 @@ func (o Options) withDefaults() Options {
 	}{
 		{&o.RequestTimeout, time.Minute}, {&o.RetryMin, time.Second}, {&o.RetryMax, time.Minute},
 		{&o.Recheck, 30 * time.Second}, {&o.Settle, 2 * time.Second},
+		{&o.Silence, 100 * time.Second}, {&o.PulseEvery, 15 * time.Second}, {&o.PulseTimeout, 10 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.zero
@@ -97,7 +105,8 @@ type Fleet struct {
 	// which kinds is up to date, and zero before the first time.
 	changes, planned int
 	// news is closed, and replaced, when Synced or Status may have changed.
-	news chan struct{}
+	news  chan struct{}
+	pulse Pulse
 }
 
 // New prepares a Fleet. It does not speak to the server.
@@ -135,6 +144,9 @@ func New(options Options) (*Fleet, error) {
 func (f *Fleet) Run(ctx context.Context) error {
 	f.startFixed(ctx)
 	defer f.stopAll()
+	var pulse sync.WaitGroup
+	defer pulse.Wait()
+	pulse.Go(func() { f.feelPulse(ctx) })
 	for {
 		next := f.reconcile(ctx)
 		timer := time.NewTimer(next)

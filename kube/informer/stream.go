@@ -23,12 +23,14 @@ type stream struct {
 	events  chan watch.Event
 	done    chan struct{}
 	stop    sync.Once
+	late    *time.Timer
 }
 
 func newStream(s *source, from watch.Interface, initial bool, cancel context.CancelFunc) *stream {
 	return &stream{
 		source: s, from: from, cancel: cancel, initial: initial,
 		events: make(chan watch.Event), done: make(chan struct{}),
+		late: time.NewTimer(s.timeout),
 	}
 }
 
@@ -48,6 +50,7 @@ func (s *stream) Stop() {
 func (s *stream) carry() {
 	defer close(s.events)
 	defer s.Stop()
+	defer s.late.Stop()
 	for {
 		event, ok := s.next()
 		if !ok {
@@ -67,21 +70,25 @@ func (s *stream) carry() {
 	}
 }
 
-// next waits for an event: for ever, or until the timeout among the initial ones.
-// The time that the Sink takes does not count.
+// next waits for an event, among the initial ones until the timeout. The time that the
+// Sink takes does not count. A watch that is silent for too long has ended, whatever the
+// connection looks like: the Reflector opens another one where it stood.
 func (s *stream) next() (watch.Event, bool) {
-	var late <-chan time.Time
+	patience := s.source.informer.options.Silence
 	if s.initial {
-		timer := time.NewTimer(s.source.timeout)
-		defer timer.Stop()
-		late = timer.C
+		patience = s.source.timeout
 	}
+	s.late.Reset(patience)
 	select {
 	case event, ok := <-s.from.ResultChan():
 		return event, ok
 	case <-s.done:
 		return watch.Event{}, false
-	case <-late:
+	case <-s.late.C:
+		if !s.initial {
+			s.source.informer.log.WithField("resource", s.source.informer.scope.String()).Debug("watch is silent; it is opened anew")
+			return watch.Event{}, false
+		}
 		message := fmt.Sprintf("no event within %s while listing", s.source.timeout)
 		status := apierrors.NewTimeoutError(message, 0).Status()
 		status.Code = http.StatusGatewayTimeout

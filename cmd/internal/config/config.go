@@ -138,6 +138,7 @@ type Log struct {
 // Health is the agent's HTTP endpoint for probes.
 type Health struct {
 	Listen string `yaml:"listen"` // ":8080"; "" (default) = none
+	Pprof  bool   `yaml:"pprof"`  // serve Go's profiles there too; default false
 }
 
 // Timeouts bound what can hang.

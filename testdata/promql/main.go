@@ -1,0 +1,5 @@
+package main
+
+import "github.com/prometheus/prometheus/promql/parser"
+
+func main() { _, _ = parser.ParseExpr("up") }
