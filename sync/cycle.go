@@ -29,7 +29,7 @@ func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
 		m.observer.Taken(n)
 	}
 	m.spilled = 0
-	m.tellWaiting()
+	m.tellWaiting(nil)
 	maps.Copy(m.sweeps, in.sweeps)
 	m.look.all = m.look.all || in.gone
 	m.forgetOld(now)
@@ -40,15 +40,16 @@ func (m *Mirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
 		err = errors.Join(err, m.spill())
 	}
 	m.account(report)
-	m.tellWaiting()
+	m.tellWaiting(report.Postponed)
 	return report, err
 }
 
-// tellWaiting tells the Observer what waits.
-func (m *Mirror) tellWaiting() {
+// tellWaiting tells the Observer what waits. Deletions that are postponed do not wait for
+// the remote: they count, and their age does not.
+func (m *Mirror) tellWaiting(postponed map[kube.Key]error) {
 	var oldest time.Time
-	for _, e := range m.pending {
-		if !e.Since.IsZero() && (oldest.IsZero() || e.Since.Before(oldest)) {
+	for key, e := range m.pending {
+		if postponed[key] == nil && !e.Since.IsZero() && (oldest.IsZero() || e.Since.Before(oldest)) {
 			oldest = e.Since
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
@@ -94,29 +95,30 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 // come and go.
 func (s *state) collectResources(gauge func(*prometheus.Desc, float64, ...string)) {
 	type counts struct {
-		objects int
-		phases  map[informer.Phase]int
+		objects, quarantined int
+		phases               map[informer.Phase]int
 	}
 	resources := map[string]*counts{}
-	for _, r := range s.sources.Resources() {
-		name := r.Scope.Resource.String()
+	at := func(resource schema.GroupResource) *counts {
+		name := resource.String()
 		if resources[name] == nil {
 			resources[name] = &counts{phases: map[informer.Phase]int{}}
 		}
-		resources[name].objects += r.Objects
-		resources[name].phases[r.Phase]++
+		return resources[name]
+	}
+	for _, r := range s.sources.Resources() {
+		n := at(r.Scope.Resource)
+		n.objects += r.Objects
+		n.phases[r.Phase]++
+	}
+	for key := range s.sources.Quarantined() {
+		at(key.GroupResource()).quarantined++
 	}
 	for name, n := range resources {
 		gauge(s.objects, float64(n.objects), name)
+		gauge(s.quarantined, float64(n.quarantined), name)
 		for _, phase := range []informer.Phase{informer.PhaseListing, informer.PhaseSynced, informer.PhaseFailing, informer.PhaseGone} {
 			gauge(s.scopes, float64(n.phases[phase]), name, string(phase))
 		}
-	}
-	quarantined := map[string]int{}
-	for key := range s.sources.Quarantined() {
-		quarantined[key.GroupResource().String()]++
-	}
-	for name, n := range quarantined {
-		gauge(s.quarantined, float64(n), name)
 	}
 }
