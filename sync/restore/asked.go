@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,21 +73,37 @@ func (m *maker) checkSelection(selected int) error {
 		return fmt.Errorf("select objects: the commit has none for %s; crmirror restore --dry-run without them lists what it has",
 			sync.Printable(strings.Join(all, " "), messageRunes))
 	}
-	m.checkMapped()
-	return nil
+	return m.checkMapped()
 }
 
-// checkMapped finds mapped namespaces that the commit has nothing in.
-func (m *maker) checkMapped() {
-	namespaces := map[string]bool{}
-	for _, item := range m.s.Items {
-		namespaces[spaceOf(item.Key)] = true
+// checkMapped finds mapped namespaces that nothing which is to be restored lies in. It is an error: what was meant
+// to come beside the live objects would be written over them.
+//
+// Invariant: nothing is planned with a mapping that maps nothing (TestPlanMapsNothing).
+func (m *maker) checkMapped() error {
+	selected, has := map[string]bool{}, map[string]bool{}
+	for _, t := range m.targets {
+		selected[spaceOf(t.item.Key)] = true
 	}
+	for _, f := range m.plan.Findings {
+		selected[spaceOf(f.of)] = true // a file that cannot be read may hold one
+	}
+	for _, item := range m.s.Items {
+		has[spaceOf(item.Key)] = true
+	}
+	var mistakes []error
 	for _, name := range slices.Sorted(maps.Keys(m.opts.MapNamespaces)) {
-		if !namespaces[name] {
-			m.find("--map-namespace", fmt.Sprintf("the commit has nothing in namespace %s", name))
+		mapping := sync.Printable(name+"="+m.opts.MapNamespaces[name], messageRunes)
+		switch {
+		case selected[name]:
+		case has[name]:
+			mistakes = append(mistakes, fmt.Errorf("--map-namespace %s: nothing that is selected lies in it; select it too, or leave the mapping out", mapping))
+		default:
+			mistakes = append(mistakes, fmt.Errorf("--map-namespace %s: the commit has nothing in such a namespace; "+
+				"it is mapped from what it is called in git, by its full name", mapping))
 		}
 	}
+	return errors.Join(mistakes...)
 }
 
 // has tells whether the options select anything; a label selector is not asked.

@@ -148,3 +148,46 @@ func TestPlanSelectsNothing(t *testing.T) {
 		}
 	}
 }
+
+// A mapping that maps nothing would have the live objects written instead of copies beside them.
+func TestPlanMapsNothing(t *testing.T) {
+	w := shop(t)
+	w.git(namespaceText("other"), nil)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	w.live(widget("shop", "a", "9"))
+	broken := kube.Key{Group: "example.com", Resource: "widgets", Namespace: "broken", Name: strings.Repeat("long.", 50) + "x"}
+	w.file(sync.PathOf(broken), "apiVersion: [\n")
+	s, err := ReadSnapshot(t.Context(), w, gitstore.Hash{1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		opts Options
+		want []string // none: it is planned
+	}{
+		"mistyped": {Options{MapNamespaces: map[string]string{"shpo": "x", "sho": "y"}}, []string{"shpo=x", "sho=y", "nothing in such a namespace"}},
+		"a glob":   {Options{MapNamespaces: map[string]string{"sh*": "x"}}, []string{"sh*=x", "full name"}},
+		"the other way round": {Options{MapNamespaces: map[string]string{"shop-test": "shop"}},
+			[]string{"shop-test=shop", "called in git"}},
+		"not selected": {Options{Namespaces: []string{"shop"}, MapNamespaces: map[string]string{"other": "x"}},
+			[]string{"other=x", "nothing that is selected lies in it"}},
+		"right":               {Options{Namespaces: []string{"shop"}, MapNamespaces: map[string]string{"shop": "x"}}, nil},
+		"a Namespace alone":   {Options{Resources: []string{"namespaces"}, MapNamespaces: map[string]string{"other": "x"}}, nil},
+		"a file of no object": {Options{MapNamespaces: map[string]string{"broken": "x"}}, nil},
+	} {
+		c.opts.Existing = ExistingUpdate
+		_, planned := Make(t.Context(), s, w, &c.opts)
+		_, verified := Verify(t.Context(), s, w, &c.opts)
+		for verb, err := range map[string]error{"planned": planned, "verified": verified} {
+			switch {
+			case len(c.want) == 0 && err != nil:
+				t.Errorf("%s: got %v, want it %s", name, err, verb)
+			case len(c.want) > 0 && err == nil:
+				t.Errorf("%s: %s, want an error", name, verb)
+			case err != nil:
+				wantText(t, err.Error(), c.want...)
+			}
+		}
+	}
+}
