@@ -57,7 +57,7 @@ func (a *app) restoreCommand() *cobra.Command {
 	flags.StringVar(&f.existing, "existing", "skip", "what becomes of objects that are there and differ: `skip|update`")
 	flags.BoolVar(&f.force, "force", false, "with --existing update, also fields that another tool owns and would set back")
 	flags.BoolVar(&f.release, "release-ownership", false, "own no field afterwards: a second write for each object")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only tell what would be done")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only tell what would be done; the server is asked, and stores nothing")
 	flags.StringVar(&f.planOut, "plan-out", "", "only write the plan, to `FILE`")
 	flags.StringVar(&f.plan, "plan", "", "do what the plan in `FILE` says, and nothing to objects that changed since")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "at most `N` requests at once; default: as many as make it quicker, up to 64")
@@ -222,6 +222,11 @@ func (a *app) restore(ctx context.Context, cfg *config.Config, req *restoreReque
 	if req.saved != nil {
 		if err := restore.Pin(plan, req.saved); err != nil {
 			return err
+		}
+	}
+	if req.dryRun {
+		if err := restore.Rehearse(ctx, c.snapshot, c.target, plan, req.opts); err != nil {
+			return fmt.Errorf("ask the server about the plan: %w", err)
 		}
 	}
 	if req.planOut != "" {

@@ -8,6 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
@@ -43,8 +44,8 @@ func (c *Client) review(ctx context.Context, access Access) (Permission, error) 
 		}},
 	}
 	answer, err := c.wire.Create(ctx, at, obj)
-	if err != nil {
-		return Permission{}, fmt.Errorf("ask whether to %s %s is allowed: %w", access.Verb, access.Resource, c.refusal(err, at, obj))
+	if err != nil { // it stores nothing, so it is as good as read
+		return Permission{}, fmt.Errorf("ask whether to %s %s is allowed: %w", access.Verb, access.Resource, apply.Unread(err, at))
 	}
 	var p Permission
 	p.Allowed, _, _ = unstructured.NestedBool(answer.Object, "status", "allowed")

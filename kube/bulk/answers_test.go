@@ -99,7 +99,7 @@ func TestUnavailable(t *testing.T) {
 	obj := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1"}}
 	_, created := client.Create(t.Context(), pods, obj, false)
 	_, replaced := client.Replace(t.Context(), pods, obj, false)
-	_, status := client.PutStatus(t.Context(), pods, obj, false)
+	_, status := client.PutStatus(t.Context(), pods, obj)
 	_, read := client.Get(t.Context(), pods, "b", "a")
 	_, identified := client.ClusterUID(t.Context())
 	_, listed := client.List(t.Context(), pods, "", "", func(*unstructured.Unstructured) error { return nil })

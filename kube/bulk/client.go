@@ -8,9 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -38,13 +36,7 @@ type Options struct {
 type Client struct {
 	options   Options
 	wire      *wire.Client
-	crds      watcher
 	discovery *discovery.DiscoveryClient
-}
-
-// watcher is all that is asked of client-go's own client: what is written goes through package wire.
-type watcher interface {
-	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
 // New returns a client for a connection.
@@ -62,11 +54,6 @@ func New(config *rest.Config, options Options) (*Client, error) {
 	if c.wire, err = wire.New(config, options.FieldManager, options.Timeout, false); err != nil {
 		return nil, err
 	}
-	watches, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	c.crds = watches.Resource(crdResource())
 	config.Timeout = options.Timeout
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)

@@ -55,7 +55,7 @@ func TestRelease(t *testing.T) {
 			obj := w.object(way, spec)
 			set(obj, w.create(way, spec))
 			obj["status"] = map[string]any{"ready": true}
-			created, err := w.client.PutStatus(t.Context(), w.resource(), obj, false)
+			created, err := w.client.PutStatus(t.Context(), w.resource(), obj)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -257,25 +256,23 @@ func TestWaitServedNever(t *testing.T) {
 	if err := wait("gizmos."+w.group, patience); !errors.As(err, &r) || r.Retry || !strings.Contains(r.Message, "names are not accepted") {
 		t.Errorf("the kind of another: %v", err)
 	}
-	live, err := w.client.Get(t.Context(), w.crds(), "", "gizmos."+w.group)
-	if err != nil {
-		t.Fatal(err)
+	finalize := func(finalizers ...string) { // again as long as the server writes conditions
+		poll(t, "its finalizers", func(ctx context.Context) error {
+			live, err := w.client.Get(ctx, w.crds(), "", "gizmos."+w.group)
+			if err != nil {
+				return err
+			}
+			live.SetFinalizers(finalizers)
+			_, err = w.client.Replace(ctx, w.crds(), live.Object, false)
+			return err
+		})
 	}
-	live.SetFinalizers([]string{"crmirror.dev/test"})
-	if _, err := w.client.Replace(t.Context(), w.crds(), live.Object, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.dynamic.Resource(w.crds()).Delete(t.Context(), live.GetName(), metav1.DeleteOptions{}); err != nil {
+	finalize("crmirror.dev/test")
+	if err := w.dynamic.Resource(w.crds()).Delete(t.Context(), "gizmos."+w.group, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait("gizmos."+w.group, patience); !errors.As(err, &r) || r.Retry || r.Verdict != apply.Terminating {
 		t.Errorf("being deleted: %v", err)
 	}
-	if live, err = w.client.Get(t.Context(), w.crds(), "", "gizmos."+w.group); err != nil {
-		t.Fatal(err)
-	}
-	unstructured.RemoveNestedField(live.Object, "metadata", "finalizers")
-	if _, err := w.client.Replace(t.Context(), w.crds(), live.Object, false); err != nil {
-		t.Fatal(err)
-	}
+	finalize()
 }

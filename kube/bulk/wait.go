@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,91 +15,62 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/internal/wire"
 )
 
-// How often discovery is asked for what is about to be there.
-const firstLook, lastLook = 20 * time.Millisecond, 500 * time.Millisecond
+// How often discovery is asked for what is about to be there, and how long after it was read a CRD that is not served is
+// looked at again: discovery documents are small, and CRDs are not.
+const firstLook, lastLook, nextRead = 20 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second
 
-// WaitServed returns when a CRD is established and discovery has all of its resources that
-// are wanted. It waits until ctx ends, and fails at once where waiting cannot help: the CRD is gone,
+// WaitServed returns when discovery has all resources of a CRD that are wanted; if there are none, when the CRD is
+// established. It waits until ctx ends, and fails at once where waiting cannot help: the CRD is gone,
 // is being deleted, or its names are another one's.
 //
 // The server routes requests to a kind a moment before or after it says so: for some 100 ms
 // more a write may be refused with apply.NoKind (which has Retry), and a write at once after an update
 // of the CRD may still meet its old schema.
 func (c *Client) WaitServed(ctx context.Context, crd string, want []schema.GroupVersionResource) error {
-	if err := c.waitEstablished(ctx, crd); err != nil {
+	if err := c.waitServed(ctx, crd, want); err != nil {
 		return fmt.Errorf("wait for CRD %s: %w", crd, err)
-	}
-	for _, resource := range want {
-		if err := c.waitDiscovered(ctx, resource); err != nil {
-			return fmt.Errorf("wait for CRD %s: %w", crd, err)
-		}
 	}
 	return nil
 }
 
-func (c *Client) waitEstablished(ctx context.Context, name string) error {
-	for {
-		established, err := c.watchEstablished(ctx, name)
-		if established || err != nil {
+func (c *Client) waitServed(ctx context.Context, crd string, want []schema.GroupVersionResource) error {
+	var read time.Time
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		if len(want) == 0 || time.Since(read) >= nextRead {
+			established, err := c.established(ctx, crd)
+			if err != nil || established && len(want) == 0 {
+				return err
+			}
+			read = time.Now()
+		}
+		lacking, err := c.lacking(ctx, want)
+		if err != nil || len(want) > 0 && lacking == "" {
 			return err
 		}
-	}
-}
-
-// watchEstablished watches a CRD, from its present state on, until it is established or the server
-// ends the watch.
-func (c *Client) watchEstablished(ctx context.Context, name string) (bool, error) {
-	at := wire.Object{Resource: crdResource(), Name: name}
-	if _, err := c.Get(ctx, at.Resource, "", name); err != nil { // a watch would wait for it to come
-		return false, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	events, err := c.crds.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
-	if err != nil {
-		return false, apply.Unread(err, at)
-	}
-	defer events.Stop()
-	for {
 		select {
-		case event, open := <-events.ResultChan():
-			if !open {
-				return false, ctx.Err()
-			}
-			if established, err := establishedBy(event); established || err != nil {
-				return established, err
-			}
+		case <-time.After(pause):
 		case <-ctx.Done():
-			return false, fmt.Errorf("it is not established: %w", ctx.Err())
+			return fmt.Errorf("%s: %w", cmp.Or(lacking, "it is not established"), ctx.Err())
 		}
 	}
 }
 
-// establishedBy tells whether an event shows a CRD that is established, and fails if it shows one that
-// never will be.
-func establishedBy(event watch.Event) (bool, error) {
+// established tells whether a CRD is established, and fails if it never will be.
+func (c *Client) established(ctx context.Context, name string) (bool, error) {
 	never := func(verdict apply.Verdict, message string) (bool, error) {
 		return false, &apply.Rejected{Verdict: verdict, Message: message}
 	}
-	if event.Type == watch.Error {
-		return false, apply.Unread(apierrors.FromObject(event.Object), wire.Object{})
-	}
-	live, ok := event.Object.(*unstructured.Unstructured)
-	if !ok || event.Type == watch.Bookmark {
-		return false, nil
-	}
-	if event.Type == watch.Deleted {
-		return never(apply.NoKind, "it was deleted")
+	live, err := c.Get(ctx, crdResource(), "", name)
+	if err != nil {
+		return false, err
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &crd); err != nil {
@@ -118,19 +90,15 @@ func establishedBy(event watch.Event) (bool, error) {
 	return false, nil
 }
 
-// waitDiscovered looks for a resource until it is there.
-func (c *Client) waitDiscovered(ctx context.Context, resource schema.GroupVersionResource) error {
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+// lacking says which of the resources is not in discovery yet; "" if all are.
+func (c *Client) lacking(ctx context.Context, want []schema.GroupVersionResource) (string, error) {
+	for _, resource := range want {
 		there, err := c.discovered(ctx, resource)
-		if there || err != nil {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not served at %s: %w", resource.GroupResource(), resource.Version, ctx.Err())
+		if err != nil || !there {
+			return fmt.Sprintf("%s is not served at %s", resource.GroupResource(), resource.Version), err
 		}
 	}
+	return "", nil
 }
 
 func (c *Client) discovered(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {

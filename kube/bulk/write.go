@@ -14,7 +14,8 @@ import (
 )
 
 // Create creates an object, which has all but what the server sets. Fields that the kind has not
-// are refused. The error is apply.ErrExists if there is an object of that name.
+// are refused. The error is apply.ErrExists if there is an object of that name. With dryRun the server does all but
+// store it.
 func (c *Client) Create(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any, dryRun bool) (Written, error) {
 	at := location(resource, obj)
 	stored, err := c.sender(dryRun).Post(ctx, at, obj)
@@ -35,8 +36,8 @@ func (c *Client) Replace(ctx context.Context, resource schema.GroupVersionResour
 // PutStatus makes a live object's status that of obj, which is a whole object as for
 // Replace: of a built-in kind the server may take other metadata from it too. A kind that has no such
 // subresource is refused with apply.NoKind.
-func (c *Client) PutStatus(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any, dryRun bool) (Written, error) {
-	return c.put(ctx, "write status of", resource, "status", obj, dryRun)
+func (c *Client) PutStatus(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any) (Written, error) {
+	return c.put(ctx, "write status of", resource, "status", obj, false)
 }
 
 // put is the one way in which an object that exists is written.

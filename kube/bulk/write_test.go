@@ -86,7 +86,7 @@ func TestReplace(t *testing.T) {
 	set(obj, written)
 	obj["status"] = map[string]any{"ready": true}
 	obj["spec"] = map[string]any{"size": int64(3)}
-	written, err = w.client.PutStatus(t.Context(), w.resource(), obj, false)
+	written, err = w.client.PutStatus(t.Context(), w.resource(), obj)
 	if err != nil || written.Generation != 2 {
 		t.Fatal(written, err)
 	}
@@ -111,7 +111,7 @@ func TestReplaceUnjudged(t *testing.T) {
 		set(obj, created)
 		delete(obj["metadata"].(map[string]any), leave)
 		_, replaced := w.client.Replace(t.Context(), w.resource(), obj, false)
-		_, status := w.client.PutStatus(t.Context(), w.resource(), obj, false)
+		_, status := w.client.PutStatus(t.Context(), w.resource(), obj)
 		if replaced == nil || status == nil || errors.Is(replaced, apply.ErrMoved) {
 			t.Errorf("without %s: %v, %v", leave, replaced, status)
 		}
@@ -151,7 +151,7 @@ func TestReplaceMoved(t *testing.T) {
 			set(obj, created)
 			obj["status"] = map[string]any{"ready": true}
 			_, replaced := w.client.Replace(t.Context(), w.resource(), obj, false)
-			_, status := w.client.PutStatus(t.Context(), w.resource(), obj, false)
+			_, status := w.client.PutStatus(t.Context(), w.resource(), obj)
 			released := w.client.Release(t.Context(), w.resource(), w.namespace, name, created.UID, created.ResourceVersion)
 			for _, err := range []error{replaced, status} {
 				if !errors.Is(err, apply.ErrMoved) {

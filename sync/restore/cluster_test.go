@@ -83,8 +83,8 @@ func (c *cluster) Replace(ctx context.Context, resource schema.GroupVersionResou
 	return c.write("replace", obj, func() (bulk.Written, error) { return c.Client.Replace(ctx, resource, obj, dryRun) })
 }
 
-func (c *cluster) PutStatus(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any, dryRun bool) (bulk.Written, error) {
-	return c.write("status", obj, func() (bulk.Written, error) { return c.Client.PutStatus(ctx, resource, obj, dryRun) })
+func (c *cluster) PutStatus(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any) (bulk.Written, error) {
+	return c.write("status", obj, func() (bulk.Written, error) { return c.Client.PutStatus(ctx, resource, obj) })
 }
 
 // world is a test's own kind and namespace in a real cluster, and a repository.

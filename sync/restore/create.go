@@ -147,7 +147,7 @@ func (x *executor) putStatus(ctx context.Context, j *job, desired *Desired) erro
 		}
 		body := maps.Clone(live.Object)
 		body["status"] = desired.Object["status"]
-		err = x.send(j, body, func() (bulk.Written, error) { return x.target.PutStatus(ctx, j.action.Resource, body, false) })
+		err = x.send(j, body, func() (bulk.Written, error) { return x.target.PutStatus(ctx, j.action.Resource, body) })
 		if !errors.Is(err, apply.ErrMoved) {
 			return err
 		}

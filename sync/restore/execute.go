@@ -20,12 +20,12 @@ import (
 // embedded side by side, are one.
 type Target interface {
 	Cluster
-	// Create creates an object; apply.ErrExists if there is one.
+	// Create creates an object; apply.ErrExists if there is one. With dryRun, nothing is stored.
 	Create(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any, dryRun bool) (bulk.Written, error)
 	// Replace writes an object in the state of its uid and resourceVersion; else apply.ErrMoved.
 	Replace(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any, dryRun bool) (bulk.Written, error)
 	// PutStatus is Replace of the status alone.
-	PutStatus(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any, dryRun bool) (bulk.Written, error)
+	PutStatus(ctx context.Context, resource schema.GroupVersionResource, obj map[string]any) (bulk.Written, error)
 	// Release gives up the fields that were owned by writing them.
 	Release(ctx context.Context, resource schema.GroupVersionResource, namespace, name, uid, resourceVersion string) error
 	// WaitServed returns when the kind of a CRD is served at all the versions wanted.
@@ -101,6 +101,8 @@ type executor struct {
 	pace     *pace
 	jitter   func() float64
 	tasks    map[kube.Key]int // index of the plan's actions
+
+	rehearses bool // nothing is stored
 
 	served  *bulk.Served
 	renewed map[schema.GroupResource]time.Time // kinds whose CRD was written
@@ -207,7 +209,7 @@ func (x *executor) write(ctx context.Context, stage Stage, phase Phase) {
 		return there
 	}
 	for _, n := range order.circles() {
-		end(n, blocked("its owners lead back to itself: take one of the ownerReferences out of git"))
+		end(n, blocked(inCircle))
 		x.blockDependents(s.behind(n), left, jobs[n])
 	}
 	x.progress(Progress{Stage: stage, Done: ended, Total: len(left), Began: began})

@@ -23,7 +23,7 @@ import (
 // listing per version. What keeps an object from being written is in the Plan; the error is about
 // the cluster or the repository, or about options that make no sense.
 func Make(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*Plan, error) {
-	m := &maker{s: s, cluster: &steady{Cluster: cluster, jitter: rand.Float64}, opts: opts, runs: opts.running(), plan: &Plan{Commit: s.Commit, Time: s.Time}}
+	m := &maker{s: s, cluster: &steady{Cluster: cluster, jitter: rand.Float64}, opts: opts, runs: opts.running(), plan: &Plan{Commit: Commit(s.Commit), Time: s.Time}}
 	for _, step := range []func(context.Context) error{
 		m.look, m.choose, m.compare, m.decode, m.preflight,
 	} {
@@ -157,6 +157,9 @@ func (m *maker) choose(ctx context.Context) error {
 		return err
 	}
 	m.plan.Findings = append(m.plan.Findings, findings...)
+	if err := m.checkStrays(); err != nil {
+		return err
+	}
 	return m.checkSelection(len(sel.items))
 }
 

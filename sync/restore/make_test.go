@@ -1,11 +1,13 @@
 package restore
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -493,5 +495,125 @@ func TestPlanStatus(t *testing.T) {
 	want := []string{"status.gone only in git", "status.new only in the cluster", "status.ready differs"}
 	if a.Verb != Skip || !slices.Equal(got, want) {
 		t.Errorf("got %s %q, want skip %q", a.Verb, got, want)
+	}
+}
+
+// An object that was moved by hand is not left out without a word; what is somebody else's is.
+func TestPlanStrays(t *testing.T) {
+	w := shop(t)
+	w.file("namespaces/shop/widgets.example.com/c.yml", widget("shop", "c", "1"))
+	w.file("namespaces/shop/b-copy.yaml", widget("shop", "b", "2"))
+	w.file("namespaces/shop/notes.yaml", "a: b\n")
+	w.file("namespaces/shop/deploy.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x, namespace: shop}\n")
+	w.file("elsewhere/d.yaml", widget("shop", "d", "1"))
+	var told []string
+	for _, f := range w.plan(Options{}).Findings {
+		if f.Fatal {
+			told = append(told, f.What+" "+f.Text)
+		}
+	}
+	if len(told) != 1 {
+		t.Fatalf("told %q, want one", told)
+	}
+	wantText(t, told[0], "namespaces/shop/widgets.example.com/c.yml", "widgets.example.com shop/c", "move it to namespaces/shop/widgets.example.com/c.yaml")
+	if v := w.verify(Options{}); !slices.ContainsFunc(v.Findings, isFatal) {
+		t.Errorf("verified: %+v", v.Findings)
+	}
+	if plan := w.plan(Options{Names: []string{"a"}}); slices.ContainsFunc(plan.Findings, isFatal) {
+		t.Errorf("of another name: %+v", plan.Findings)
+	}
+}
+
+// An owner that no object of its kind can be is looked for nowhere, and keeps nothing else back.
+func TestPlanImpossibleOwners(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	owner := func(kind, name string) string {
+		return "  ownerReferences:\n  - {apiVersion: example.com/v1, kind: " + kind + ", name: " + name + ", uid: old}\n"
+	}
+	w.git(widget("shop", "self", "1", owner("Widget", "self")), nil)
+	w.git(widget("shop", "left", "1", owner("Widget", "right")), nil)
+	w.git(widget("shop", "right", "1", owner("Widget", "left")), nil)
+	w.git(widget("shop", "behind", "1", owner("Widget", "right")), nil)
+	leaf := "apiVersion: example.com/v1\nkind: Big\nmetadata:\n  name: "
+	w.serve("bigs.example.com", "Big", false, "v1")
+	for _, name := range []string{"leaf", "lost"} {
+		w.git(leaf+name+"\n"+owner("Widget", "a"), nil)
+	}
+	w.live(leaf + "leaf\n" + owner("Widget", "a"))
+	s, err := ReadSnapshot(t.Context(), w, gitstore.Hash{1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Make(t.Context(), s, &silent{scene: w, err: errors.New("asked for an owner")}, &Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, verb := range map[string]Verb{"widgets.example.com shop/self": Create, "widgets.example.com shop/left": Blocked, "widgets.example.com shop/right": Blocked,
+		"widgets.example.com shop/behind": Blocked, "bigs.example.com leaf": Unchanged, "bigs.example.com lost": Create, "widgets.example.com shop/a": Create} {
+		if a := w.action(plan, name); a.Verb != verb {
+			t.Errorf("%s: got %s %s, want %s", name, a.Verb, a.Reason, verb)
+		}
+	}
+	wantText(t, w.action(plan, "widgets.example.com shop/left").Reason, "lead back to itself")
+	for _, name := range []string{"widgets.example.com shop/self", "bigs.example.com lost"} {
+		if a := w.action(plan, name); len(a.Owners) != 1 || !a.Owners[0].Dropped {
+			t.Errorf("%s: owners %+v, want it dropped", name, a.Owners)
+		}
+		wantText(t, strings.Join(w.action(plan, name).Notes, ""), "cannot be an owner of it")
+	}
+}
+
+// A CRD that the cluster got while the plan was made is waited for as one of our own.
+func TestPlanCRDComes(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	delete(w.crds, widgets)
+	delete(w.served.Kinds, widgets)
+	plan := w.plan(Options{})
+	w.wantVerbs(plan, "customresourcedefinitions.apiextensions.k8s.io widgets.example.com: unchanged", "namespaces shop: unchanged",
+		"widgets.example.com shop/a: create", "widgets.example.com shop/b: create")
+	if !plan.Complete() {
+		t.Errorf("findings: %+v", plan.Findings)
+	}
+}
+
+// References that cannot be written are no reason to write, again and again.
+func TestPlanDroppedOwners(t *testing.T) {
+	w := shop(t)
+	w.live(namespaceText("shop"))
+	w.live(widgetCRD("v1"))
+	ref := func(names ...string) string {
+		text := "  ownerReferences:\n"
+		for _, name := range names {
+			text += "  - {apiVersion: example.com/v1, kind: Widget, name: " + name + ", uid: uid-" + name + "}\n"
+		}
+		return text
+	}
+	w.live(widget("shop", "a", "1"))
+	const name = "widgets.example.com shop/child"
+	opts := Options{Existing: ExistingUpdate}
+	for _, c := range []struct {
+		git, live string
+		want      Verb
+	}{
+		{ref("lost"), "", Skip},
+		{ref("a", "lost"), ref("a"), Skip},
+		{ref("a", "lost"), "", Update},
+		{ref("a"), "", Update},
+		{ref("lost") + "  labels: {x: z}\n", "", Update},
+	} {
+		w.git(widget("shop", "child", "1", c.git), nil)
+		live := w.live(widget("shop", "child", "1", c.live))
+		a := w.action(w.plan(opts), name)
+		if a.Verb != c.want {
+			t.Errorf("git has\n%sthe cluster\n%sgot %s %+v, want %s", c.git, c.live, a.Verb, a.Changes, c.want)
+		}
+		if a.Verb == Skip {
+			wantText(t, a.Reason, "Widget lost", "cannot have here")
+		}
+		w.objects[widgets] = slices.DeleteFunc(w.objects[widgets], func(o *unstructured.Unstructured) bool { return o == live })
 	}
 }

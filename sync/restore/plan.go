@@ -155,14 +155,23 @@ type Finding struct {
 	of kube.Key
 }
 
+// Commit is the hash of a commit, a text in JSON.
+type Commit gitstore.Hash
+
+// String is the hash in hex.
+func (c Commit) String() string { return gitstore.Hash(c).String() }
+
+// MarshalText is String.
+func (c Commit) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // Plan is what a restore would do: every selected object of the commit, in order of
 // phases and keys.
 type Plan struct {
-	Commit     gitstore.Hash `json:"-"`    // "commit" in JSON
-	Time       time.Time     `json:"time"` // of the commit
-	ClusterUID string        `json:"clusterUID"`
-	Actions    []Action      `json:"actions"`
-	Findings   []Finding     `json:"findings,omitempty"`
+	Commit     Commit    `json:"commit"`
+	Time       time.Time `json:"time"` // of the commit
+	ClusterUID string    `json:"clusterUID"`
+	Actions    []Action  `json:"actions"`
+	Findings   []Finding `json:"findings,omitempty"`
 }
 
 // MarshalJSON writes hashes as text, and the version that the object is written at.
@@ -177,15 +186,6 @@ func (a Action) MarshalJSON() ([]byte, error) {
 		Blob       string `json:"blob"`
 		APIVersion string `json:"apiVersion,omitempty"`
 	}{plain(a), a.Blob.String(), apiVersion})
-}
-
-// MarshalJSON writes the hash as text.
-func (p Plan) MarshalJSON() ([]byte, error) {
-	type plain Plan
-	return json.Marshal(struct {
-		Commit string `json:"commit"`
-		plain
-	}{p.Commit.String(), plain(p)})
 }
 
 // Complete tells whether all that was asked for would be there, as git has it; see Report.Complete.

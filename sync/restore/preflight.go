@@ -103,6 +103,11 @@ func (m *maker) checkSizes() {
 	}
 }
 
+// keepsBack tells whether a target will not be there. One that the cluster got while this was planned is.
+func (t *target) keepsBack() bool {
+	return t.action.Verb == Blocked || t.action.Verb != Create && !t.found
+}
+
 // checkDefinitions finds CRDs of the cluster that cannot serve what is to be written.
 func (m *maker) checkDefinitions() {
 	groups, names := m.grouped(func(t *target) string { return t.item.Key.GroupResource().String() })
@@ -114,7 +119,7 @@ func (m *maker) checkDefinitions() {
 			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is being deleted; run again when it is gone", name), groups[name])
 		case live != nil && notEstablished(live) != "":
 			m.report(crdKey(gr).String(), fmt.Sprintf("the server does not serve the CRD %s: %s", name, notEstablished(live)), groups[name])
-		case live == nil && planned != nil && planned.action.Verb != Create && m.onlyOurs(gr):
+		case live == nil && planned != nil && planned.keepsBack() && m.onlyOurs(gr):
 			m.report(crdKey(gr).String(), fmt.Sprintf("the CRD %s is not restored: %s", name, planned.action.Reason), groups[name])
 		case live != nil && planned != nil && !m.renews(gr):
 			// Some were planned by a CRD that turned out not to be updated.
@@ -258,9 +263,6 @@ func (m *maker) needed(t *target) []bulk.Access {
 		need("update", "")
 	}
 	need("get", "")
-	if t.action.Phase == CRDs {
-		need("watch", "")
-	}
 	if t.status && m.hasStatus(t.action.Resource) {
 		need("update", "status")
 	}

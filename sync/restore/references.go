@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	gosync "sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
@@ -114,6 +116,10 @@ func (m *maker) resolveOwners(ctx context.Context) error {
 	if err := m.checkLinks(ctx); err != nil {
 		return err
 	}
+	for _, t := range m.targets {
+		t.checkDropped()
+	}
+	m.checkCircles()
 	for again := true; again; {
 		again = false
 		for _, t := range m.targets {
@@ -127,12 +133,15 @@ func (m *maker) resolveOwners(ctx context.Context) error {
 func (m *maker) owner(ctx context.Context, t *target, ref ownerRef) (Owner, error) {
 	gr, namespaced, known := m.resource(ref.kind)
 	if !known {
-		return m.drop(t, Owner{}, ref), nil
+		return m.drop(t, Owner{}, ref, nowhere), nil
 	}
 	owner := Owner{Key: kube.Key{Group: gr.Group, Resource: gr.Resource, Name: ref.name}}
 	inGit := owner.Key
 	if namespaced {
 		owner.Key.Namespace, inGit.Namespace = t.action.Key.Namespace, t.item.Key.Namespace
+	}
+	if namespaced && owner.Key.Namespace == "" || owner.Key == t.action.Key {
+		return m.drop(t, owner, ref, "cannot be an owner of it"), nil // it lies nowhere, or is the object itself
 	}
 	if of := m.byKey[owner.Key]; of != nil {
 		owner.UID = of.action.UID
@@ -158,16 +167,21 @@ func (m *maker) owner(ctx context.Context, t *target, ref ownerRef) (Owner, erro
 		t.block(fmt.Sprintf("its owner %s is in git and not in the cluster: restore it too", owner.Key))
 		return owner, nil
 	}
-	return m.drop(t, owner, ref), nil
+	return m.drop(t, owner, ref, nowhere), nil
 }
+
+const nowhere = "is neither in git nor in the cluster"
 
 func ownerGoes(owner kube.Key) string {
 	return fmt.Sprintf("its owner %s is being deleted; run again when it is gone", owner)
 }
 
-func (m *maker) drop(t *target, owner Owner, ref ownerRef) Owner {
+func (m *maker) drop(t *target, owner Owner, ref ownerRef, why string) Owner {
 	owner.Dropped = true
-	note := fmt.Sprintf("its owner %s is neither in git nor in the cluster: it is written without that reference", ref)
+	if owner.Key.Namespace != "" {
+		why += ", in namespace " + sync.Printable(owner.Key.Namespace, messageRunes)
+	}
+	note := fmt.Sprintf("its owner %s %s: it is written without that reference", ref, why)
 	t.action.Notes = append(t.action.Notes, note)
 	return owner
 }
@@ -193,6 +207,59 @@ func (m *maker) liveUID(ctx context.Context, key kube.Key) (string, error) {
 	uid, _ := m.live.get(key)
 	return uid, nil
 }
+
+// checkDropped skips what differs only in references that cannot be written: an update would change nothing.
+func (t *target) checkDropped() {
+	a := t.action
+	if a.Verb != Update || slices.ContainsFunc(a.Changes, func(c Change) bool { return c.Kind != onlyInGit || !isOfOwners(c) }) {
+		return
+	}
+	var dropped []string
+	for i, ref := range t.owners {
+		is := func(live ownerRef) bool {
+			return live.kind.Group == ref.kind.Group && live.kind.Kind == ref.kind.Kind && live.name == ref.name
+		}
+		switch {
+		case i < len(a.Owners) && a.Owners[i].Dropped:
+			dropped = append(dropped, ref.String())
+		case !slices.ContainsFunc(t.refs, is):
+			return
+		}
+	}
+	if len(dropped) > 0 {
+		t.decide(Skip, fmt.Sprintf("differs only in references to owners that it cannot have here, %s: take them out of git, or restore the owners", someOf(dropped)))
+		a.Notes = nil
+	}
+}
+
+func isOfOwners(c Change) bool {
+	return len(c.path) > 1 && c.path[:2].Equals(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+}
+
+// checkCircles blocks what is to be created and whose owners lead back to itself: none of them can come first.
+func (m *maker) checkCircles() {
+	position, targets := map[kube.Key]int{}, []*target{}
+	for _, t := range m.targets {
+		if t.action.Verb == Create && m.byKey[t.action.Key] == t {
+			position[t.action.Key] = len(targets)
+			targets = append(targets, t)
+		}
+	}
+	waits := make([][]int, len(targets))
+	for n, t := range targets {
+		for _, o := range t.action.Owners {
+			if at, ok := position[o.Key]; ok && !o.Dropped && !slices.Contains(waits[n], at) {
+				waits[n] = append(waits[n], at)
+			}
+		}
+	}
+	for _, n := range newOrder(waits).circles() {
+		targets[n].block(inCircle)
+	}
+}
+
+// inCircle is why an object cannot be created whose owners lead back to itself.
+const inCircle = "its owners lead back to itself: take one of the ownerReferences out of git"
 
 // followOwners blocks what cannot be written since an owner is not. It tells whether it did.
 //

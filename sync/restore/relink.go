@@ -81,8 +81,8 @@ func (m *maker) checkStale(ctx context.Context, t *target) error {
 // staleLink tells whether a reference of a live object has another uid than its owner has, or will have.
 func (m *maker) staleLink(ctx context.Context, t *target, ref ownerRef) (r relink, stale bool, err error) {
 	gr, namespaced, known := m.resource(ref.kind)
-	if !known || ref.uid == "" {
-		return r, false, nil
+	if !known || ref.uid == "" || namespaced && t.action.Key.Namespace == "" {
+		return r, false, nil // an owner that lies in a namespace cannot own what lies in none, and is not looked for
 	}
 	r = relink{
 		id: ownerID{ref.kind.Group, ref.kind.Kind, ref.name}, uid: ref.uid,

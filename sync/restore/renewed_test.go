@@ -65,6 +65,11 @@ func TestPlanRenewedCRD(t *testing.T) {
 	}
 	wantText(t, w.action(plan, name("worse")).Reason, "the CRD in the cluster does not allow it", "size")
 
+	// A version that no CRD has is no name of anything.
+	w.git(inVersion(widget("shop", "odd", "1"), "v9"), nil)
+	plan = want(Options{}, map[string]Verb{name("odd"): Blocked})
+	wantText(t, w.action(plan, name("odd")).Reason, "version v9", "only at v1")
+
 	// Only the webhook knows what an object is at the other version.
 	w.git(strings.Replace(widgetCRD("v2", "v1"), "spec:\n", "spec:\n  conversion: {strategy: Webhook, webhook: "+
 		"{conversionReviewVersions: [v1], clientConfig: {service: {namespace: shop, name: convert}}}}\n", 1), nil)

@@ -1,11 +1,9 @@
 package restore
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
-	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 )
 
@@ -60,7 +58,7 @@ func (s StageReport) Rate() float64 {
 
 // Report is what a restore did.
 type Report struct {
-	Commit     gitstore.Hash `json:"-"`    // "commit" in JSON
+	Commit     Commit        `json:"commit"`
 	Time       time.Time     `json:"time"` // of the commit
 	ClusterUID string        `json:"clusterUID"`
 	Outcomes   []Outcome     `json:"outcomes"` // in the order of the plan
@@ -70,15 +68,6 @@ type Report struct {
 	Saved string `json:"saved,omitempty"`
 	// Interrupted says that not all was tried. Another run does what is left.
 	Interrupted bool `json:"interrupted,omitempty"`
-}
-
-// MarshalJSON writes the hash as text.
-func (r Report) MarshalJSON() ([]byte, error) {
-	type plain Report
-	return json.Marshal(struct {
-		Commit string `json:"commit"`
-		plain
-	}{r.Commit.String(), plain(r)})
 }
 
 // Totals counts the objects by result.

@@ -15,7 +15,7 @@ import (
 
 // A commit is text in JSON, whoever reports it, by value or by pointer.
 func TestCommitIsText(t *testing.T) {
-	commit := gitstore.Hash{0xab, 19: 0xcd}
+	commit := Commit{0xab, 19: 0xcd}
 	for name, v := range map[string]any{
 		"plan": Plan{Commit: commit}, "report": Report{Commit: commit}, "verification": Verification{Commit: commit},
 		"*plan": &Plan{Commit: commit}, "*report": &Report{Commit: commit}, "*verification": &Verification{Commit: commit},

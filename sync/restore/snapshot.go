@@ -29,6 +29,14 @@ type Snapshot struct {
 	rules    *kube.Rules
 	keyKnown bool // redacted values can be compared
 	byKey    map[kube.Key]int
+	strays   []stray
+}
+
+// stray is a file below the folders of objects that holds an object and has no path of one.
+type stray struct {
+	path string
+	kind schema.GroupVersionKind
+	key  kube.Key // without a resource
 }
 
 // Item is one object of a snapshot.

@@ -2,7 +2,6 @@ package restore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/sync"
 )
@@ -52,11 +50,11 @@ type NotCompared struct {
 
 // Verification is what came of comparing a cluster with a commit.
 type Verification struct {
-	Commit     gitstore.Hash `json:"-"`    // "commit" in JSON
-	Time       time.Time     `json:"time"` // of the commit
-	ClusterUID string        `json:"clusterUID"`
-	Objects    int           `json:"objects"` // of the commit that were looked for, without those in Beside
-	Equal      int           `json:"equal"`
+	Commit     Commit    `json:"commit"`
+	Time       time.Time `json:"time"` // of the commit
+	ClusterUID string    `json:"clusterUID"`
+	Objects    int       `json:"objects"` // of the commit that were looked for, without those in Beside
+	Equal      int       `json:"equal"`
 	// Differences and the others are in the order of keys.
 	Differences []Difference  `json:"differences,omitempty"`
 	NotCompared []NotCompared `json:"notCompared,omitempty"`
@@ -66,15 +64,6 @@ type Verification struct {
 	// Extra are objects of the same resources that only the cluster has. They are no difference.
 	Extra    []kube.Key `json:"extra,omitempty"`
 	Findings []Finding  `json:"findings,omitempty"` // about files, selectors, and kinds that cannot be read
-}
-
-// MarshalJSON writes the hash as text.
-func (v Verification) MarshalJSON() ([]byte, error) {
-	type plain Verification
-	return json.Marshal(struct {
-		Commit string `json:"commit"`
-		plain
-	}{v.Commit.String(), plain(v)})
 }
 
 // Same tells whether the cluster has all that the commit has, as it has it, but for what would run
@@ -105,7 +94,7 @@ func Verify(ctx context.Context, s *Snapshot, cluster Cluster, opts *Options) (*
 		}
 	}
 	v := &Verification{
-		Commit: s.Commit, Time: s.Time, ClusterUID: m.plan.ClusterUID,
+		Commit: Commit(s.Commit), Time: s.Time, ClusterUID: m.plan.ClusterUID,
 		Extra: slices.SortedFunc(maps.Keys(extra.keys), sync.CompareKeys), Findings: m.plan.Findings,
 	}
 	for _, t := range m.targets {

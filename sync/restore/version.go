@@ -78,7 +78,8 @@ func (m *maker) readAt(gr schema.GroupResource) (schema.GroupVersionResource, bo
 // place says where an object is to be written whose file has it at a version. A note tells of another
 // version than that; a problem is why it cannot be written at all.
 //
-// Another version is taken only where the CRD says that all of them have the same fields.
+// Another version is taken only where the CRD converts by name alone, as the server does then with what it stores, and one of
+// the CRDs has the file's version. What the other version lacks, checkOffline finds.
 func (m *maker) place(gr schema.GroupResource, version string) (at schema.GroupVersionResource, note, problem string) {
 	kind, ok := m.served.Resource(gr)
 	var served []string
@@ -102,7 +103,8 @@ func (m *maker) place(gr schema.GroupResource, version string) (at schema.GroupV
 	if slices.Contains(served, version) {
 		return gr.WithVersion(version), "", ""
 	}
-	if crd == nil || len(served) == 0 || converts(crd) {
+	known := slices.ContainsFunc([]*definition{m.definitions[gr], m.defined[gr]}, func(crd *definition) bool { return hasVersion(crd, version) })
+	if crd == nil || len(served) == 0 || converts(crd) || !known {
 		return at, "", fmt.Sprintf("the cluster does not serve %s at version %s, only at %s; restore its CRD with --existing update, "+
 			"or write the object at such a version in git", gr, version, strings.Join(served, ", "))
 	}
@@ -110,7 +112,7 @@ func (m *maker) place(gr schema.GroupResource, version string) (at schema.GroupV
 	if stored := storedAt(crd); slices.Contains(served, stored) {
 		other = stored
 	}
-	return gr.WithVersion(other), fmt.Sprintf("is written at version %s: %s is not served, and the CRD has the same fields at both", other, version), ""
+	return gr.WithVersion(other), fmt.Sprintf("is written at version %s, converted by name only: %s is not served", other, version), ""
 }
 
 // renews tells whether the plan makes the cluster's CRD of a resource git's.
@@ -169,6 +171,11 @@ func servedBy(crd *definition) []string {
 		}
 	}
 	return served
+}
+
+// hasVersion tells whether a CRD, if any, has a version, served or not.
+func hasVersion(crd *definition, version string) bool {
+	return crd != nil && slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 }
 
 // converts tells whether versions of a CRD may differ in more than their name.
