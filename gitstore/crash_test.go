@@ -1,8 +1,10 @@
 package gitstore
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -232,6 +234,29 @@ func TestInUse(t *testing.T) {
 	_, err := Open(t.Context(), Options{URL: "file:///x", Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), "in use by another crmirror") {
 		t.Errorf("second Open: %v", err)
+	}
+}
+
+// TestCloseUnlocks: a store can be opened as soon as it is closed, even while a child process that
+// was forked meanwhile still has the lock's file.
+func TestCloseUnlocks(t *testing.T) {
+	opts := Options{URL: bareRepo(t), Dir: filepath.Join(t.TempDir(), "cache")}
+	s := open(t, opts)
+	child := exec.CommandContext(t.Context(), "cat")
+	child.ExtraFiles = []*os.File{s.lock}
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, opts)
+	if err := errors.Join(stdin.Close(), child.Wait()); err != nil {
+		t.Error(err)
 	}
 }
 

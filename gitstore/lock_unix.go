@@ -17,3 +17,9 @@ func lockFile(f *os.File) error {
 	}
 	return err
 }
+
+// unlockFile lets go of the lock. Closing the file alone does not, as long as a child
+// process has it too: for a moment after the fork every child does.
+func unlockFile(f *os.File) error {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+}

@@ -229,7 +229,7 @@ func (s *Store) Close() error {
 		err = s.db.Close()
 	}
 	if s.lock != nil {
-		err = errors.Join(err, s.lock.Close())
+		err = errors.Join(err, unlockFile(s.lock), s.lock.Close())
 		s.lock = nil
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 // TestTakenBackParts: what git removed and its owner sets again is taken back, also where a map or
 // a list item went as one, and where an emptied list or map is still the owner's.
 func TestTakenBackParts(t *testing.T) {
+	t.Parallel()
 	for field, x := range map[string]struct{ had, left, conflict string }{
 		"options":    {"{k: v, z: w}", "", ".spec.options.k|.spec.options.z"},
 		"limits":     {"{k: v}", "", ".spec.limits"},

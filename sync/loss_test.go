@@ -25,6 +25,7 @@ func TestTakenBack(t *testing.T) {
 // TestTakenBackEnds: it is over when both sides are equal, when git changes the field
 // again, or when a person settles it. What the owner does from then on is a change like any.
 func TestTakenBackEnds(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		restarts bool

@@ -142,6 +142,7 @@ func TestDeleteIsConfirmed(t *testing.T) {
 }
 
 func TestKindGone(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		happen func(w *world)

@@ -178,7 +178,7 @@ func TestChangesOfAnother(t *testing.T) {
 func TestLoadFollowsChange(t *testing.T) {
 	allocated := map[int]uint64{}
 	for _, n := range []int{50, 1000} {
-		w := newWorld(t)
+		w := makeWorld(t)
 		w.put(widgetRange(0, n)...)
 		w.start()
 		w.list(widgets, namespaceResource)

@@ -32,6 +32,7 @@ func (p *pair) tryResolve(r Resolution) ([]Conflict, error) {
 
 // TestResolve: a person decides, for a field or an object, for one side or the other.
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	for _, take := range []Side{TakeGit, TakeCluster} {
 		t.Run(string(take), func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": "{size: 1, color: red}", "b": "{size: 1}", "c": "{size: 1}"})
@@ -69,17 +70,20 @@ func TestResolve(t *testing.T) {
 // TestResolveBesideMoves: what the cluster moved besides, and nobody mirrored yet, is not
 // overwritten for a field that a person settles.
 func TestResolveBesideMoves(t *testing.T) {
+	t.Parallel()
 	for _, take := range []Side{TakeGit, TakeCluster} {
-		p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
-		p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
-		p.patch("kubectl-edit", "a", "{size: 3}")
-		p.wantConflicts(p.settled(), ".spec.size")
-		p.stop()
-		p.patch("kubectl-edit", "a", "{color: blue}")
-		p.resolve(Resolution{Take: take, Field: ".spec.size"})
-		p.wantConflicts(p.settled())
-		want := of("{color: blue, size: " + map[Side]string{TakeGit: "2", TakeCluster: "3"}[take] + "}")
-		p.want("a", want, want, want)
+		t.Run(string(take), func(t *testing.T) {
+			p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
+			p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
+			p.patch("kubectl-edit", "a", "{size: 3}")
+			p.wantConflicts(p.settled(), ".spec.size")
+			p.stop()
+			p.patch("kubectl-edit", "a", "{color: blue}")
+			p.resolve(Resolution{Take: take, Field: ".spec.size"})
+			p.wantConflicts(p.settled())
+			want := of("{color: blue, size: " + map[Side]string{TakeGit: "2", TakeCluster: "3"}[take] + "}")
+			p.want("a", want, want, want)
+		})
 	}
 }
 

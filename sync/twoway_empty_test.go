@@ -16,6 +16,7 @@ const (
 // TestEmptied: a map or list that one side empties is empty on the other, atomic or not,
 // and with that they agree.
 func TestEmptied(t *testing.T) {
+	t.Parallel()
 	for _, side := range []string{"git", "cluster"} {
 		t.Run(side, func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": full})
@@ -40,6 +41,7 @@ func TestEmptied(t *testing.T) {
 
 // TestResolveEmpty: a conflict about a value that one side emptied is settled by either value.
 func TestResolveEmpty(t *testing.T) {
+	t.Parallel()
 	for _, take := range []Side{TakeGit, TakeCluster} {
 		t.Run(string(take), func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": "{args: [aa], extra: {list: [a]}, limits: {k: a}, selfSigned: {url: a}}"})

@@ -36,6 +36,7 @@ func (p *pair) moving(name string, times int, happen func(n int)) {
 // TestMovesBeforeWrite: an object that moves between its judgement and its write is judged and
 // announced again in the same cycle; what moved is not written over.
 func TestMovesBeforeWrite(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name               string
 		happen             func(p *pair, n int)

@@ -337,6 +337,7 @@ func (p *pair) at(step Step) {
 // TestCrash: an agent dies between two steps of the protocol, people go on on
 // either side, and another agent takes over. No edit is lost; what cannot be told is asked.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	type people func(p *pair)
 	gitTo := func(size string) people {
 		return func(p *pair) { p.edit("meanwhile", map[string]string{"a": of("{size: " + size + "}")}) }
@@ -398,6 +399,7 @@ func TestCrash(t *testing.T) {
 
 // TestPushFails: the agent lives on, and knows what landed.
 func TestPushFails(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name      string
 		meanwhile func(p *pair)
@@ -622,6 +624,7 @@ func TestLateInformer(t *testing.T) {
 // TestDeletedWhileAnnounced (case J): an object that is gone, or is another one, while
 // a write is announced is a question, not an answer.
 func TestDeletedWhileAnnounced(t *testing.T) {
+	t.Parallel()
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("made again=%v", again), func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": "{size: 1}"})

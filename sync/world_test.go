@@ -43,7 +43,15 @@ type world struct {
 	logs   *bytes.Buffer
 }
 
+// newWorld makes a world, beside those of other tests.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	return makeWorld(t)
+}
+
+// makeWorld makes a world for a test that runs alone.
+func makeWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t:       t,
