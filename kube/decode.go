@@ -79,11 +79,11 @@ func decodeYAML(content []byte) (any, error) {
 	if err := dec.Decode(&raw); errors.Is(err, io.EOF) {
 		return nil, &SyntaxError{Msg: "is empty"}
 	} else if err != nil {
-		return nil, syntaxError(err)
+		return nil, syntaxError(content, err)
 	}
 	var second any
 	if err := dec.Decode(&second); err != nil && !errors.Is(err, io.EOF) {
-		return nil, syntaxError(err)
+		return nil, syntaxError(content, err)
 	} else if err == nil {
 		return nil, &SyntaxError{Line: secondDocument(content), Msg: "a second document begins; want one object per file"}
 	}
@@ -198,7 +198,7 @@ var (
 )
 
 // syntaxError takes the parser's message apart. Values are cut out of it.
-func syntaxError(err error) error {
+func syntaxError(content []byte, err error) error {
 	msg := strings.TrimPrefix(err.Error(), "yaml: ")
 	var types *yaml.TypeError
 	if errors.As(err, &types) && len(types.Errors) > 0 {
@@ -214,5 +214,34 @@ func syntaxError(err error) error {
 		}
 	}
 	e.Msg = yamlValue.ReplaceAllString(msg, "a value")
+	e.explain(content)
 	return e
+}
+
+var (
+	conflictMarker = regexp.MustCompile(`(?m)^(<<<<<<<|>>>>>>>) `)
+	alias          = regexp.MustCompile(`(?m)(^|[\s\[{,])\*[0-9A-Za-z_-]`)
+)
+
+// explain names causes that the parser does not know, or does not say the line of.
+func (e *SyntaxError) explain(content []byte) {
+	at := func(offset int) int { return 1 + bytes.Count(content[:offset], []byte("\n")) }
+	if m := conflictMarker.FindIndex(content); m != nil {
+		e.Line, e.Msg = at(m[0]), "a conflict marker of git: a merge was committed that is not finished"
+		return
+	}
+	if !utf8.Valid(content) {
+		rest := content
+		for r, n := utf8.DecodeRune(rest); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(rest) {
+			rest = rest[n:]
+		}
+		e.Line, e.Msg = at(len(content)-len(rest)), "bytes that are no UTF-8"
+		return
+	}
+	if e.Line == 0 && strings.Contains(e.Msg, "excessive aliasing") {
+		if m := alias.FindIndex(content); m != nil {
+			e.Line = at(m[1])
+		}
+		e.Msg = "aliases (*name) multiply to too much; write out what they stand for"
+	}
 }

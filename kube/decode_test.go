@@ -86,16 +86,17 @@ func TestDecodeRefuses(t *testing.T) {
 		{"binary", head + "spec:\n  a: !!binary gICA\n", 6, "binary", nil},
 		{"unknown anchor", head + "spec: *x\n", 0, "anchor", nil},
 		{"value in the message", head + "spec: !!int hunter2\n", 0, "cannot decode", nil},
-		{"bad UTF-8", head + "spec: \xff\n", 0, "", nil},
+		{"bad UTF-8", head + "spec: \xff\n", 5, "no UTF-8", nil},
+		{"bad UTF-8 behind a replacement character", head + "spec:\n- \ufffd\n- \xff\n", 7, "no UTF-8", nil},
 		{"no name", "apiVersion: v1\nkind: W\nmetadata:\n  namespace: x\n", 0, "metadata.name is missing", ErrIdentity},
 		{"no metadata", "apiVersion: v1\nkind: W\n", 0, "metadata", ErrIdentity},
 		{"no kind", "apiVersion: v1\nmetadata: {name: a}\n", 0, "kind is missing", ErrIdentity},
 		{"number as name", "apiVersion: v1\nkind: W\nmetadata: {name: 12}\n", 0, "metadata.name is no text", ErrIdentity},
 		{"LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n", 0, "LFS", ErrLFSPointer},
-		{"conflict markers", head + "<<<<<<< HEAD\nspec: 1\n=======\nspec: 2\n>>>>>>> x\n", 6, "", nil},
+		{"conflict markers", head + "<<<<<<< HEAD\nspec: 1\n=======\nspec: 2\n>>>>>>> x\n", 5, "a merge was committed that is not finished", nil},
 		{"large", head + "spec: " + strings.Repeat("x", MaxJSON) + "\n", 0, "too large", ErrTooLarge},
 		{"large by aliases", head + "a: &a " + strings.Repeat("x", 100_000) + "\nspec: [" + strings.Repeat("*a, ", 40) + "]\n", 0, "too large", ErrTooLarge},
-		{"alias bomb", head + bomb(), 0, "", nil},
+		{"alias bomb", head + bomb(), 6, "multiply", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
