@@ -89,8 +89,13 @@ func (m *Mirror) adopt(ctx context.Context, now time.Time) (*Adoption, error) {
 func (m *Mirror) adoptBranch(ctx context.Context, done *Adoption, now time.Time) error {
 	var emptied *EmptiedError
 	var rewound *RewoundError
+	var gone *BranchGoneError
 	var edits []gitstore.Edit
-	if done.Emptied = errors.As(m.checkMarker(), &emptied); done.Emptied {
+	marker := m.checkMarker()
+	if errors.As(marker, &gone) {
+		return marker
+	}
+	if done.Emptied = errors.As(marker, &emptied); done.Emptied {
 		files, err := m.repo.FilesIn(m.refs.Base)
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package sync
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -214,9 +213,11 @@ type Applied struct {
 type Refusal struct {
 	Key    kube.Key
 	Object Object
-	File   string
+	File   string // from the repository's root
+	Line   int    // of the first field that was to be set; 0 when that tells nothing
 	Text   string
-	Retry  bool
+	Retry  bool      // it may be applied later though nobody touches the object
+	Next   time.Time // when it is tried again, unless the object moves before; zero: in the next cycle
 }
 
 // tellJudged fills in what the report says of the objects judged, and of those that
@@ -229,7 +230,7 @@ func (m *Mirror) tellJudged(ctx context.Context, report *Report, judged []*judge
 		since = since[n:]
 		file := m.repo.FullPath(j.path)
 		if j.finding != "" {
-			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: j.finding})
+			left.findings = append(left.findings, Finding{Path: j.path, Line: j.line, Key: j.key, Text: j.finding})
 			left.unreadable = j.git == nil && !j.gitBlob.IsZero()
 		}
 		for _, f := range j.decision.Findings {
@@ -237,25 +238,16 @@ func (m *Mirror) tellJudged(ctx context.Context, report *Report, judged []*judge
 			if f.Kind == threeway.DropsFinalizer {
 				text += "; put it back, or set apply.removeFinalizers"
 			}
-			if line := kube.Line(j.file, stepsOf(j.git, f.Path)); line > 0 {
-				text = fmt.Sprintf("line %d: %s", line, text)
-			}
+			line := kube.Line(j.file, stepsOf(j.git, f.Path))
 			undone := f.Kind == threeway.EditsStatus
 			if undone {
 				text += "; it is put back"
 			}
-			left.findings = append(left.findings, Finding{Path: j.path, Key: j.key, Text: text, Undone: undone})
+			left.findings = append(left.findings, Finding{Path: j.path, Line: line, Key: j.key, Text: text, Undone: undone})
 		}
 		switch {
 		case j.refused != nil:
-			left.refusals = append(left.refusals, Refusal{Key: j.key, Object: j.object(), File: file, Text: j.refused.Error(), Retry: j.refused.Retry})
-			left.retry = j.refused.Retry
-			if !j.refused.Retry {
-				left.refused, left.rv = j.refused, j.resourceVersion()
-			}
-			if !j.since.IsZero() {
-				left.judged = j.since
-			}
+			t.tellRefused(j, &left, file)
 		case j.waits != "":
 			left.refusals = append(left.refusals, Refusal{Key: j.key, Object: j.object(), File: file, Text: j.waits, Retry: true})
 			left.retry = true
@@ -288,6 +280,7 @@ func (m *Mirror) tellLeft(report *Report) {
 		report.Refusals = append(report.Refusals, left.refusals...)
 		report.Findings = append(report.Findings, left.findings...)
 		report.Again = report.Again || left.retry
+		report.tryAt(left.refusal.next)
 	}
 	for _, key := range sortedKeys(t.unmade) {
 		e := t.unmade[key]

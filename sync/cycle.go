@@ -328,6 +328,10 @@ func (m *Mirror) account(report *Report) {
 	for _, f := range m.strange {
 		report.Findings = append(report.Findings, f)
 	}
+	for i := range report.Findings {
+		f := &report.Findings[i]
+		f.File = m.repo.FullPath(f.Path)
+	}
 	report.Orphans = sortedKeys(m.orphans)
 	report.Waiting = m.Waiting()
 	report.Again = report.Again || report.Waiting > 0 || m.loaded && m.look.due()

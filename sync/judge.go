@@ -46,6 +46,8 @@ type judgement struct {
 	waiting  string    // why its object is not deleted
 	again    bool      // that may change by itself
 	finding  string    // why the file cannot be judged; then there is no decision
+	line     int       // where in the file; 0 when that is not known
+	gone     bool      // there is no file, and nothing of the object is ours any more
 	waits    string    // why it cannot be judged or written now; it is tried again
 	moved    bool      // its object did, between the judgement and the write
 }
@@ -65,14 +67,6 @@ func (j *judgement) decided() bool { return j.finding == "" && j.waits == "" }
 // toWrite tells whether the cluster is to be written now: a deletion only if it may be made.
 func (j *judgement) toWrite() bool {
 	return j.decided() && j.writes() && (j.decision.Object != threeway.DeleteObject || j.prune)
-}
-
-// resourceVersion is that of the live object; "" when there is none.
-func (j *judgement) resourceVersion() string {
-	if j.live == nil {
-		return ""
-	}
-	return j.live.GetResourceVersion()
 }
 
 // judge reads the objects of keys live and decides about each. What cannot be
@@ -128,26 +122,27 @@ func (m *Mirror) readFiles(ctx context.Context, key kube.Key) (*judgement, error
 	}
 	j.gitBlob = blob
 	if !isFile(mode) {
-		j.finding = fmt.Sprintf("a %s, not a file; it is not read", mode)
+		j.finding = modeName(mode) + ", not a file; it is not read"
+		return j, nil
+	}
+	if j.finding = m.misscoped(key); j.finding != "" {
 		return j, nil
 	}
 	if j.file, err = m.repo.Read(ctx, blob); err != nil {
 		return nil, err
 	}
-	j.git, j.finding = m.parseFile(key, j.file)
-	return j, nil
-}
-
-// parseFile reads the object in a file of git, or says what is wrong with it.
-func (m *Mirror) parseFile(key kube.Key, content []byte) (map[string]any, string) {
-	obj, err := kube.Decode(content)
+	obj, err := kube.Decode(j.file)
+	if err == nil {
+		err = m.ours(key, j.file)
+	}
 	if err != nil {
-		return nil, err.Error()
+		j.line, j.finding = lineOf(err)
+		return j, nil
 	}
-	if reason := m.ours(key, content); reason != nil {
-		return nil, reason.Error()
+	if j.finding = badName(key); j.finding == "" {
+		j.git = obj.Object
 	}
-	return obj.Object, ""
+	return j, nil
 }
 
 // version is the API version at which the object is compared: git's, else base's.
@@ -176,8 +171,8 @@ func (m *Mirror) readObject(ctx context.Context, j *judgement) {
 	}
 	gr := j.key.GroupResource()
 	kind, _, served := m.cluster.Kind(gr)
-	if !served && !m.mayGovern(gr) {
-		j.finding = notSelected
+	if !served && !m.mayGovern(gr) || j.gitBlob.IsZero() && m.misscoped(j.key) != "" {
+		j.unselected()
 		return
 	}
 	if !served {
@@ -239,6 +234,12 @@ func (m *Mirror) decide(j *judgement) {
 // notSelected is what is wrong with a file that no rule lets reach the cluster.
 const notSelected = "no rule selects it; it is not applied"
 
+// unselected notes that no rule selects the object. Without a file, nothing of it is ours any
+// more, and base has nothing to say of it.
+func (j *judgement) unselected() {
+	j.finding, j.gone = notSelected, j.gitBlob.IsZero()
+}
+
 // normalize brings the live object into the form that files have.
 func (m *Mirror) normalize(j *judgement) {
 	judged := &unstructured.Unstructured{Object: j.git}
@@ -253,7 +254,7 @@ func (m *Mirror) normalize(j *judgement) {
 	}
 	rule, selected := m.ruleOf(judged, j.key.GroupResource())
 	if !selected {
-		j.finding = notSelected
+		j.unselected()
 		return
 	}
 	j.shape = &rule.Shape

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,9 +93,10 @@ func (l *Loop) cycle(ctx context.Context) (*Report, error) {
 // and returns that flush's error.
 func (l *Loop) Run(ctx context.Context) error {
 	var tries, unproven int
-	var poll, again alarm
+	var poll, again, refused alarm
 	defer poll.stop()
 	defer again.stop()
+	defer refused.stop()
 	for {
 		due, err := l.batch.Wait(ctx)
 		if err != nil {
@@ -119,6 +121,12 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.maintain(ctx)
 		if len(report.Held) > 0 || l.pace.Follow { // a person may approve them, or commit
 			poll.set(jitter(l.pace.Poll), l.Recheck)
+		}
+		if err == nil {
+			refused.stop()
+			if !report.Next.IsZero() {
+				refused.set(time.Until(report.Next), l.batch.Kick)
+			}
 		}
 		switch {
 		case err != nil:
@@ -286,36 +294,35 @@ func (l *Loop) done(report *Report, err error) {
 // report is whole: a cycle that failed has not looked at everything.
 func (l *Loop) tellFindings(report *Report, whole bool) {
 	told := map[string]bool{}
-	tell := func(what, text string) (first bool) {
+	tell := func(what, text string, now ...string) (first bool) {
 		line := what + ": " + text
 		told[line] = true
 		if l.told[line] {
 			return false
 		}
-		l.log.WithField("at", what).Warn(text)
+		l.log.WithField("at", what).Warn(text + strings.Join(now, ""))
 		return true
 	}
 	for _, a := range report.Applied {
 		l.log.WithFields(logrus.Fields{"object": a.Key, "fields": a.Fields, "notes": a.Notes}).Info(a.Action + " as git says")
 	}
 	for _, c := range report.Conflicts {
-		at := fmt.Sprintf("%s:%d", c.File, c.Line)
-		first := tell(at, fmt.Sprintf("conflict of %s: %s: %s; see crmirror conflicts", c.Key, cmp.Or(c.Field, "the object"), c.Reason))
+		first := tell(At(c.File, c.Line), fmt.Sprintf("conflict of %s: %s: %s; see crmirror conflicts", c.Key, cmp.Or(c.Field, "the object"), c.Reason))
 		if first && l.events != nil && c.Object.UID != "" {
 			l.events.Conflict(c)
 		}
 	}
 	for _, r := range report.Refusals {
-		if tell(r.File, "not applied: "+r.Text) && l.events != nil && r.Object.UID != "" {
+		if tell(At(r.File, r.Line), "not applied: "+r.Text, r.again()) && l.events != nil && r.Object.UID != "" {
 			l.events.Refused(r)
 		}
 	}
 	for _, f := range report.Findings {
-		if f.Undone {
-			tell(f.Path, f.Text)
-			continue
+		text := f.Text
+		if !f.Undone {
+			text = "left as it is: " + text
 		}
-		tell(f.Path, "left as it is: "+f.Text)
+		tell(f.At(), text)
 	}
 	for _, left := range report.Left {
 		tell(cmp.Or(left.Path, "worktree"), "left as it is: "+left.Reason)

@@ -296,6 +296,34 @@ func TestHeldIsPolled(t *testing.T) {
 	})
 }
 
+// What was refused is tried again when the report says, also if that comes earlier than it
+// was to be before, and not in between.
+func TestRefusedIsTriedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := 40 * time.Second
+		l := newLooped(t, BatchOptions{}, Pace{}, &fakeMirror{report: func(context.Context, int) (*Report, error) {
+			report := newReport()
+			report.tryAt(time.Now().Add(wait))
+			return report, nil
+		}})
+		l.run(t)
+		l.batch.Kick()
+		synctest.Wait()
+		if got := l.mirror.during(39*time.Second, cycles); got != 0 {
+			t.Errorf("got %d cycles before it was time, want none", got)
+		}
+		if got := l.mirror.during(2*time.Second, cycles); got != 1 {
+			t.Errorf("got %d cycles when it was time, want one", got)
+		}
+		wait = 5 * time.Second // an object is refused for the first time
+		l.batch.Kick()
+		synctest.Wait()
+		if got := l.mirror.during(6*time.Second, cycles); got != 1 {
+			t.Errorf("got %d cycles when the new one was due, want one", got)
+		}
+	})
+}
+
 // What could not be proven is tried again, at the pace of one, however many
 // cycles there are for other reasons.
 func TestRetriesDoNotPileUp(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 )
@@ -16,10 +17,12 @@ func TestToldOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&logs)
 	l := NewLoop(nil, nil, &Health{}, Pace{}, log)
+	next := time.Date(2026, 11, 30, 9, 0, 0, 0, time.Local)
 	found := func() *Report {
 		r := newReport()
 		r.Conflicts = []Conflict{{File: "a.yaml", Line: 3, Field: ".spec.size", Reason: "both changed"}}
-		r.Refusals = []Refusal{{File: "b.yaml", Text: "forbidden"}}
+		r.Refusals = []Refusal{{File: "b.yaml", Line: 7, Text: "forbidden", Retry: true, Next: next}}
+		next = next.Add(time.Minute) // it is tried again, and that alone is no news
 		return r
 	}
 	for _, step := range []struct {
@@ -39,6 +42,26 @@ func TestToldOnce(t *testing.T) {
 		l.done(step.report, step.err)
 		if got := strings.Count(logs.String(), "conflict of") + strings.Count(logs.String(), "not applied: "); got != step.want {
 			t.Errorf("%s: %d lines, want %d:\n%s", step.what, got, step.want, logs.String())
+		}
+		if step.what == "first" && !strings.Contains(logs.String(), `forbidden; tried again by 09:00:01, then at least every minute" at="b.yaml:7"`) {
+			t.Errorf("the refusal does not say when it is tried again:\n%s", logs.String())
+		}
+	}
+}
+
+// TestToldWithPlace: what is wrong with a file is logged with its place from the repository's root;
+// where that is the file as a whole, without a line.
+func TestToldWithPlace(t *testing.T) {
+	var logs bytes.Buffer
+	log := logrus.New()
+	log.SetOutput(&logs)
+	r := newReport()
+	r.Conflicts = []Conflict{{File: "clusters/lab/a.yaml", Reason: "deleted in git"}}
+	r.Findings = []Finding{{Path: "b.yaml", File: "clusters/lab/b.yaml", Line: 2, Text: "bad"}, {Path: "branch main", Text: "rewound"}}
+	NewLoop(nil, nil, &Health{}, Pace{}, log).done(r, nil)
+	for _, want := range []string{" at=clusters/lab/a.yaml\n", ` at="clusters/lab/b.yaml:2"`, ` at="branch main"`} {
+		if !strings.Contains(logs.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, logs.String())
 		}
 	}
 }

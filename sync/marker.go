@@ -21,24 +21,28 @@ type OtherClusterError struct {
 	Name  string // the cluster that it names; "" when there is no marker
 	UID   string // that cluster's uid
 	Ours  string // this cluster's uid
+	Again string // Options.Again
 }
 
 func (e *OtherClusterError) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("%s is missing, yet %d files of custom resources lie beside it, whose cluster cannot be told; "+
-			"nothing is written. To let this cluster (uid %s) take them over: crmirror adopt", e.Path, e.Files, e.Ours)
+			"nothing is written. To let this cluster (uid %s) take them over: crmirror adopt%s", e.Path, e.Files, e.Ours, e.Again)
 	}
 	return fmt.Sprintf("%s belongs to cluster %q with uid %s, but this cluster has uid %s; nothing is written. "+
-		"To let this cluster take the path over: crmirror adopt", e.Path, e.Name, e.UID, e.Ours)
+		"To let this cluster take the path over: crmirror adopt%s", e.Path, e.Name, e.UID, e.Ours, e.Again)
 }
 
 // EmptiedError says that everything below the path is gone from git, though cluster and
 // git had agreed on files there: nobody wants to delete a whole cluster by that.
-type EmptiedError struct{ Path string }
+type EmptiedError struct {
+	Path  string // of .crmirror.yaml, from the repository's root
+	Again string // Options.Again
+}
 
 func (e *EmptiedError) Error() string {
 	return fmt.Sprintf("%s and all files beside it are gone from the branch; nothing is applied. To have them back: git revert; "+
-		"to begin anew with what the cluster has: crmirror adopt", e.Path)
+		"to begin anew with what the cluster has: crmirror adopt%s", e.Path, e.Again)
 }
 
 // baseHolds tells whether base has files of objects.
@@ -78,10 +82,13 @@ func (m *Mirror) readMarker(ctx context.Context) error {
 // Invariant: no commit is derived before it has passed for the head that the
 // commit stands on. TestOtherClusterIsRefused.
 func (m *Mirror) checkMarker() error {
-	refused := &OtherClusterError{Path: m.repo.FullPath(MarkerName), Files: m.index.known(), Ours: m.uid}
+	refused := &OtherClusterError{Path: m.repo.FullPath(MarkerName), Files: m.index.known(), Ours: m.uid, Again: m.opts.Again}
 	switch {
 	case m.marker == nil && refused.Files == 0 && m.two != nil && !m.repo.Ref(m.refs.Base).IsZero() && m.baseHolds():
-		return &EmptiedError{Path: refused.Path}
+		if m.repo.Head().IsZero() {
+			return m.checkLineage()
+		}
+		return &EmptiedError{Path: refused.Path, Again: m.opts.Again}
 	case m.marker == nil && refused.Files == 0:
 		return nil
 	case m.marker == nil:

@@ -3,6 +3,7 @@ package sync
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -79,17 +80,27 @@ func subjectsOfOne(c Change) []string {
 }
 
 // leaf returns the last name of a field path, without what stands in brackets:
-// "image" of "spec.containers[web].image".
+// "image" of "spec.containers[web].image", "annotations" of `metadata.annotations["a.io/[x]"]`.
 func leaf(path string) string {
 	var names strings.Builder
 	for rest := path; rest != ""; {
-		head, tail, found := strings.Cut(rest, "[")
+		head, inside, found := strings.Cut(rest, "[")
 		names.WriteString(head)
 		if rest = ""; found {
-			_, rest, _ = strings.Cut(tail, "]")
+			rest = afterBracket(inside)
 		}
 	}
 	return names.String()[strings.LastIndexByte(names.String(), '.')+1:]
+}
+
+// afterBracket returns what follows a bracket that was opened. A key of a map stands in it in
+// quotes, and may hold brackets itself; the name of a list's item stands as it is.
+func afterBracket(path string) string {
+	if quoted, err := strconv.QuotedPrefix(path); err == nil {
+		path = path[len(quoted):]
+	}
+	_, after, _ := strings.Cut(path, "]")
+	return after
 }
 
 // subjectsOfMany summarizes by operation and resource, the longest first.

@@ -109,6 +109,22 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestLeaf: keys of maps may hold whatever else parts a path.
+func TestLeaf(t *testing.T) {
+	for path, want := range map[string]string{
+		"spec.containers[web].image":          "image",
+		`spec.m["a.io/[x]"]`:                  "m",
+		`spec.m["]"].n`:                       "n",
+		`spec.m["say \"]\" twice"].list[3].o`: "o",
+		`metadata.annotations["x"]`:           "annotations",
+		"spec":                                "spec",
+	} {
+		if got := leaf(path); got != want {
+			t.Errorf("leaf(%s) = %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestMessageInitialIsCapped(t *testing.T) {
 	var changes []Change
 	for i := range 67 {

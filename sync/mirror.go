@@ -44,6 +44,7 @@ type Options struct {
 	Guard       Limits
 	TwoWay      *TwoWay  // nil in mode mirror
 	Observer    Observer // nil for none
+	Again       string   // flags that a command told to a person needs to mean the same, with a space before; may be ""
 	Log         logrus.FieldLogger
 }
 

@@ -478,6 +478,41 @@ func TestPeoplesFiles(t *testing.T) {
 	}
 }
 
+// TestUndoneAfterRestart: a process that starts after somebody edited a file knows whose edit it undoes.
+func TestUndoneAfterRestart(t *testing.T) {
+	w := newWorld(t)
+	w.put(widgetRange(0, 2)...)
+	w.start()
+	w.list(widgets, namespaceResource)
+	w.cycle()
+	edit := func() {
+		w.person("Edit", func(dir string) {
+			name := filepath.Join(dir, "clusters", "lab", filepath.FromSlash(PathOf(widget(1))))
+			text, err := os.ReadFile(name)
+			if err == nil {
+				err = os.WriteFile(name, append(text, "extra"+fmt.Sprint(len(text))+": yes\n"...), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for _, commits := range []int{1, 2} {
+		edit()
+		if commits == 2 {
+			edit()
+		}
+		head := strings.TrimSpace(w.git("-C", w.remote, "rev-parse", "--short=7", "main"))
+		w.start()
+		w.list(widgets, namespaceResource)
+		w.cycle()
+		want := "; undoes " + map[int]string{1: head + " by Ada", 2: "a commit up to " + head}[commits] + "\n"
+		if got := w.git("-C", w.remote, "log", "-1", "--format=%B", "main"); !strings.Contains(got, want) {
+			t.Errorf("the commit does not say %q:\n%s", want, got)
+		}
+	}
+}
+
 func TestPersonDeletesFile(t *testing.T) {
 	w := newWorld(t)
 	w.put(widgetRange(0, 3)...)

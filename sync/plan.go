@@ -161,7 +161,8 @@ func (m *Mirror) sameContent(ctx context.Context, e Entry, path string, blob git
 			return false, err
 		}
 		if !was {
-			m.strange[path] = Finding{Path: path, Key: e.Key, Text: reason.Error()}
+			line, text := lineOf(reason)
+			m.strange[path] = Finding{Path: path, Line: line, Key: e.Key, Text: text}
 			m.foreign[path] = writer{} // it has to be looked at next time too
 		}
 		return !was, nil

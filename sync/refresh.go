@@ -62,15 +62,22 @@ func (m *Mirror) refresh(ctx context.Context) error {
 
 // noticeRewrite tells when the remote's branch lost commits that it had: somebody
 // rewound, rewrote or deleted it. The present state is derived anew; what those
-// commits told is gone with them.
+// commits told is gone with them. In mode two-way, where base stands on such a commit, the cycle
+// is refused, and that says what to do.
 func (m *Mirror) noticeRewrite() {
 	head := m.repo.Head()
 	if m.remoteAt.IsZero() || !m.repo.Pushes() || m.repo.Descends(head, m.remoteAt) {
 		return
 	}
+	then := "the present state is written anew, the history between is lost there"
+	if m.two != nil {
+		if m.checkMarker() != nil || m.checkLineage() != nil {
+			return
+		}
+		then = "what it says now is taken for git's side"
+	}
 	m.rewritten = Finding{Path: "branch " + m.repo.Branch(), Text: fmt.Sprintf(
-		"the remote's branch was rewound, rewritten or deleted: it was at %.12s and is at %.12s; the present state is written anew, the history between is lost there",
-		m.remoteAt, head)}
+		"the remote's branch was rewound, rewritten or deleted: it was at %.12s and is at %.12s; %s", m.remoteAt, head, then)}
 }
 
 // identify asks which cluster this is: behind the same address there may be
@@ -112,6 +119,9 @@ func (m *Mirror) load(ctx context.Context) error {
 		// No base, no earlier process: nothing is known then.
 		m.agreed = info.When
 		m.recallDeletions(info.Message)
+		if err := m.recallWriters(info.Parents); err != nil {
+			return err
+		}
 	}
 	if err := m.recheck(ctx, changed); err != nil {
 		return err
@@ -129,16 +139,33 @@ func (m *Mirror) load(ctx context.Context) error {
 	return nil
 }
 
+// recallWriters learns which files somebody else wrote since an earlier process moved base, so that a
+// commit that undoes it says whose change that was. Their objects are listed anyway.
+func (m *Mirror) recallWriters(agreed []gitstore.Hash) error {
+	if m.two != nil || len(agreed) == 0 {
+		return nil
+	}
+	who := m.headWriter(agreed[0])
+	changes, err := m.repo.Compare(m.refs.Base)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		m.foreign[c.Path] = who
+	}
+	return nil
+}
+
 // headWriter names the commit at the branch's head, and its author where no
-// other commit came with it.
-func (m *Mirror) headWriter() writer {
+// other commit came with it since one that is known.
+func (m *Mirror) headWriter(since gitstore.Hash) writer {
 	head := m.repo.Head()
 	info, err := m.repo.Info(head)
 	if err != nil {
 		return writer{} // the branch is gone, say; then nobody is named
 	}
 	who := writer{commit: head.String()[:7]}
-	if slices.Contains(info.Parents, m.remoteAt) {
+	if slices.Contains(info.Parents, since) {
 		who.author = info.Author
 	}
 	return who
@@ -150,7 +177,7 @@ func (m *Mirror) recheck(ctx context.Context, paths []string) error {
 	if m.two != nil {
 		return nil // it is judged by what base says
 	}
-	who := m.headWriter()
+	who := m.headWriter(m.remoteAt)
 	for _, path := range paths {
 		m.foreign[path] = who
 		key, err := m.keyAt(ctx, path)

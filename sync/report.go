@@ -2,8 +2,10 @@ package sync
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,6 +18,8 @@ import (
 // It stops nothing else.
 type Finding struct {
 	Path string // of the file, below the repository's path; "" when it is about an object only
+	File string // the same, from the repository's root
+	Line int    // in it, from 1; 0 when it is about the file as a whole
 	Key  kube.Key
 	Text string
 	// Undone says that the next commit puts it right, or did.
@@ -24,6 +28,17 @@ type Finding struct {
 	blob       gitstore.Hash // that it was found in
 	unreadable bool          // it may be an object's file
 	holds      kube.Key      // the object that it holds, where it is not applied from; "" for a namespace is any
+}
+
+// At names the place: file and line, or what stands for them.
+func (f *Finding) At() string { return At(cmp.Or(f.File, f.Path), f.Line) }
+
+// At writes a line of a file as editors and terminals understand it; line 0 is the whole file.
+func At(file string, line int) string {
+	if line == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s:%d", file, line)
 }
 
 // Report tells what a cycle did, and what of the whole needs a person. It holds
@@ -47,7 +62,8 @@ type Report struct {
 	Conflicts []Conflict
 	Refusals  []Refusal
 
-	Again bool // something is left to be tried again soon
+	Again bool      // something is left to be tried again soon
+	Next  time.Time // when the first refused change is to be tried again; zero when none was refused
 
 	changes map[schema.GroupResource]*ResourceReport
 	objects map[schema.GroupResource]counts
@@ -76,7 +92,15 @@ func newReport() *Report {
 func (r *Report) reset() {
 	r.Commit = ""
 	r.Findings = nil
+	r.Next = time.Time{}
 	clear(r.changes)
+}
+
+// tryAt lets a change be tried again at a time; the zero time is none.
+func (r *Report) tryAt(next time.Time) {
+	if !next.IsZero() && (r.Next.IsZero() || next.Before(r.Next)) {
+		r.Next = next
+	}
 }
 
 // add counts the changes of one commit.

@@ -49,7 +49,7 @@ func (j *judgement) explain(err error) string {
 	text := fmt.Sprintf(".%s is in the clear, and no rule redacts or drops it; nothing of this file is applied: "+
 		"take it out of the file, and put it into the cluster with kubectl", secret.Field)
 	if _, here := j.git[secret.Field]; here {
-		text = fmt.Sprintf("line %d: %s", kube.Line(j.file, []any{secret.Field}), text)
+		j.line = kube.Line(j.file, []any{secret.Field})
 	}
 	return text
 }

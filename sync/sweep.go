@@ -73,7 +73,8 @@ func (m *Mirror) compare(ctx context.Context, sweeps map[informer.Scope]sweep) e
 	for _, path := range unsure {
 		key, err := m.keyAt(ctx, path)
 		if errors.Is(err, errNotOurs) {
-			m.strange[path] = Finding{Path: path, Text: err.Error()}
+			line, text := lineOf(err)
+			m.strange[path] = Finding{Path: path, Line: line, Text: text}
 			continue
 		}
 		if err != nil {

@@ -121,11 +121,26 @@ func (t *twoWay) reached(step Step) error {
 type RewoundError struct {
 	Branch string
 	Parent gitstore.Hash // the commit that base was pushed with
+	Again  string        // Options.Again
 }
 
 func (e *RewoundError) Error() string {
 	return fmt.Sprintf("branch %s was rewound or rewritten: commit %.12s, with which git and cluster last agreed, is not in it any more; "+
-		"nothing is applied. To take the branch as it is now: crmirror adopt", e.Branch, e.Parent)
+		"nothing is applied. To take the branch as it is now: crmirror adopt%s", e.Branch, e.Parent, e.Again)
+}
+
+// BranchGoneError says that the branch is gone which base stands on: there is none that could
+// be applied or adopted.
+type BranchGoneError struct {
+	Branch string
+	Parent gitstore.Hash // the commit that base was pushed with
+	Base   string        // the ref
+}
+
+func (e *BranchGoneError) Error() string {
+	return fmt.Sprintf("branch %s is gone from the remote, which git and cluster last agreed on; nothing is applied. "+
+		"To have it back: git fetch REMOTE %s && git push REMOTE %s:refs/heads/%s; to begin anew with what the cluster has: git push REMOTE :%s",
+		e.Branch, e.Base, e.Parent, e.Branch, e.Base)
 }
 
 // checkLineage refuses a branch that base does not stand on.
@@ -141,8 +156,11 @@ func (m *Mirror) checkLineage() error {
 		return err
 	}
 	for _, parent := range info.Parents {
+		if m.repo.Head().IsZero() {
+			return &BranchGoneError{Branch: m.repo.Branch(), Parent: parent, Base: m.refs.Base}
+		}
 		if !m.repo.Descends(m.repo.Head(), parent) {
-			return &RewoundError{Branch: m.repo.Branch(), Parent: parent}
+			return &RewoundError{Branch: m.repo.Branch(), Parent: parent, Again: m.opts.Again}
 		}
 	}
 	return nil

@@ -31,10 +31,12 @@ func TestBadFiles(t *testing.T) {
 		{"server-metadata", replace("metadata:\n", "metadata:\n  uid: 6a1f2b7e-0000-0000-0000-000000000000\n"), "server"},
 		{"unknown-field", replace("size: 1", "size: 1, sise: 2"), "schema"},
 		{"bad-type", replace("size: 1", "size: large"), "schema"},
-		{"duplicate-key", replace("kind: Widget\n", "kind: Widget\nkind: Widget\n"), "line 3"},
-		{"tab", replace("  name:", "\tname:"), "line"},
+		{"duplicate-key", replace("kind: Widget\n", "kind: Widget\nkind: Widget\n"), ".yaml:3: key"},
+		{"tab", replace("  name:", "\tname:"), ".yaml:4: "},
 		{"alias-bomb", text("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
-			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n"), ""},
+			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n"), ".yaml:2: aliases"},
+		{"conflict-marker", replace("spec:", "<<<<<<< HEAD\nspec:"), ".yaml:6: a conflict marker"},
+		{"no-utf8", replace("size: 1", "size: 1, color: \xff"), ".yaml:6: bytes that are no UTF-8"},
 		{"huge", text("data: " + strings.Repeat("x", 40<<20)), "large"},
 		{"lfs-pointer", text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"), "LFS"},
 		{"redaction-marker", replace("size: 1", `size: 1, color: "crmirror-redacted:v1:`+strings.Repeat("0", 64)+`"`), ""},
@@ -71,6 +73,9 @@ func TestBadFiles(t *testing.T) {
 			strings.Replace(p.text("lost", "{size: 1}"), "namespace: "+p.server.namespace, "namespace: nowhere", 1))
 		write("namespaces/"+p.server.namespace+"/gadgets.elsewhere.dev/g.yaml",
 			"apiVersion: elsewhere.dev/v1\nkind: Gadget\nmetadata: {name: g, namespace: "+p.server.namespace+"}\n")
+		write("cluster/widgets."+p.server.group+"/flat.yaml", p.text("flat", "{size: 1}"))
+		write(p.pathOf("UPPER"), p.text("UPPER", "{size: 1}"))
+		write(strings.Replace(p.pathOf("upper"), "upper", "Upper", 1), p.text("Upper", "{size: 1}"))
 		write("README.md", "a note of people's own\n")
 		linked := filepath.Join(top, p.pathOf("linked"))
 		if err := os.Remove(linked); err != nil {
@@ -89,10 +94,13 @@ func TestBadFiles(t *testing.T) {
 	}
 	told := map[string]string{}
 	for _, f := range report.Findings {
-		told[f.Path] += f.Text + "\n"
+		told[f.Path] += f.At() + ": " + f.Text + "\n"
+		if !strings.HasPrefix(f.At(), "clusters/lab/"+f.Path) {
+			t.Errorf("a finding is at %s", f.At())
+		}
 	}
 	for _, r := range report.Refusals {
-		told[strings.TrimPrefix(r.File, "clusters/lab/")] += r.Text + "\n"
+		told[strings.TrimPrefix(r.File, "clusters/lab/")] += At(r.File, r.Line) + ": " + r.Text + "\n"
 	}
 	for _, c := range report.Conflicts {
 		told[strings.TrimPrefix(c.File, "clusters/lab/")] += c.Reason + "\n"
@@ -109,7 +117,10 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("%s: its object is %s now", c.name, got)
 		}
 	}
-	expect(p.pathOf("linked"), "not a file")
+	expect(p.pathOf("linked"), ": a symlink, not a file")
+	expect("cluster/widgets."+p.server.group+"/flat.yaml", "widgets."+p.server.group+" are namespaced: they are applied from namespaces/")
+	expect(p.pathOf("UPPER"), `"UPPER" is no name that an object can have`)
+	expect(strings.Replace(p.pathOf("upper"), "upper", "Upper", 1), `"Upper" is no name that an object can have`)
 	expect("stray.yaml", "would be applied at clusters/lab/"+p.pathOf("stray"))
 	expect("namespaces/"+p.server.namespace+"/secrets/s.yaml", "no rule selects it")
 	expect("namespaces/nowhere/widgets."+p.server.group+"/lost.yaml", "namespace")
@@ -141,8 +152,12 @@ func TestCreateWaits(t *testing.T) {
 	p.edit("and change another", map[string]string{"a": of("{size: 2}")})
 	report := p.settled()
 	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
-	if len(report.Refusals) != 1 || !report.Refusals[0].Retry || !report.Again {
+	if len(report.Refusals) != 1 || !report.Refusals[0].Retry || report.Next.IsZero() || !strings.Contains(report.Refusals[0].Text, "no such namespace") {
 		t.Fatalf("refusals %+v, want one that is tried again", report.Refusals)
+	}
+	refs := p.git("-C", p.remote, "for-each-ref")
+	if p.turn(); p.git("-C", p.remote, "for-each-ref") != refs {
+		t.Error("a push was made for what a read tells")
 	}
 	p.namespace(later)
 	report = p.settled()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
-	"github.com/crmirror/crmirror/kube/apply"
 )
 
 // leftOpen is what is open about an object, and the state that it was judged in:
@@ -21,8 +20,7 @@ import (
 type leftOpen struct {
 	gitBlob, baseBlob gitstore.Hash
 	retry             bool
-	refused           *apply.Rejected // for good, at the object's state rv
-	rv                string
+	refusal           refusal   // of its write; zero when none was refused
 	known             bool      // at the remote, as far as there is something to be known
 	judged            time.Time // when
 	unreadable        bool      // the file
@@ -30,9 +28,6 @@ type leftOpen struct {
 	findings          []Finding
 	refusals          []Refusal
 }
-
-// judgeAgain is how long what was refused for good stays so without being tried.
-const judgeAgain = 5 * time.Minute
 
 // toJudge returns the keys about which git and base say different things, or of
 // which more has to be known than the informers tell.
@@ -54,6 +49,9 @@ func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 			set[key] = struct{}{}
 		}
 	}
+	if err := m.prefetchJudged(ctx, set); err != nil {
+		return nil, err
+	}
 	if err := m.readTold(ctx, set); err != nil {
 		return nil, err
 	}
@@ -69,6 +67,30 @@ func (m *Mirror) toJudge(ctx context.Context) ([]kube.Key, error) {
 		}
 	}
 	return keys, nil
+}
+
+// prefetchJudged asks at once for what git and base have of objects, for a clone that does not
+// have it. What git has as the cluster has it is not read.
+func (m *Mirror) prefetchJudged(ctx context.Context, keys map[kube.Key]struct{}) error {
+	var blobs []gitstore.Hash
+	for key := range keys {
+		path := PathOf(key)
+		head, mode, exists := m.repo.LookupFile(path)
+		base, _, err := m.repo.LookupIn(m.refs.Base, path)
+		if err != nil {
+			return err
+		}
+		if e, told := m.pending[key]; told && e.Op == Present && head == digestOf(e) && !m.two.wrote[key] {
+			continue
+		}
+		if exists && isFile(mode) {
+			blobs = append(blobs, head)
+		}
+		if !base.IsZero() {
+			blobs = append(blobs, base)
+		}
+	}
+	return m.repo.Prefetch(ctx, blobs)
 }
 
 // judges tells whether an object is judged in this cycle, three-way, rather than
@@ -209,14 +231,17 @@ func (m *Mirror) misplaced(ctx context.Context, c gitstore.FileChange) error {
 	obj, err := kube.Decode(content)
 	switch {
 	case err == nil:
-		if want, ok := m.keyOf(obj); ok {
+		if want, ok := m.keyOf(obj); ok && badName(want) != "" {
+			f.Text = badName(want)
+		} else if ok {
 			f.Text = "lies where no object's file does; it would be applied at " + m.repo.FullPath(PathOf(want))
 			f.holds = want
 		}
 	case path.Base(c.Path) == "kustomization.yaml" || errors.Is(err, kube.ErrIdentity):
 		return nil
 	default:
-		f.Text, f.unreadable = err.Error(), true
+		f.Line, f.Text = lineOf(err)
+		f.unreadable = true
 	}
 	m.strange[c.Path] = f
 	return nil
@@ -286,18 +311,6 @@ func (t *twoWay) agree(key kube.Key, blob gitstore.Hash) {
 	t.setUnknown(key, gaps{})
 }
 
-// refusedBefore tells whether the server has refused the same change of the same state a
-// moment ago, for good: then it is not announced again.
-func (t *twoWay) refusedBefore(j *judgement) bool {
-	was, ok := t.left[j.key]
-	if !ok || was.refused == nil || was.gitBlob != j.gitBlob || was.baseBlob != j.baseBlob || was.rv != j.resourceVersion() ||
-		t.now.Sub(was.judged) > judgeAgain {
-		return false
-	}
-	j.refused, j.since = was.refused, was.judged
-	return true
-}
-
 // stillOpen tells whether nothing moved since the object was judged last, and that
 // left something open which only a person can settle.
 func (m *Mirror) stillOpen(key kube.Key) bool {
@@ -307,8 +320,11 @@ func (m *Mirror) stillOpen(key kube.Key) bool {
 	if _, landed := t.landed[key]; !ok || dirty || landed || was.retry || !was.known || t.isOpen(key) {
 		return false
 	}
-	if len(was.findings)+len(was.refusals) > 0 && t.now.Sub(was.judged) > judgeAgain {
-		return false // permissions, policies and schemas change without a word
+	switch { // permissions, policies and schemas change without a word
+	case was.refusal.of != nil && !t.now.Before(was.refusal.next):
+		return false
+	case was.refusal.of == nil && len(was.findings)+len(was.refusals) > 0 && t.now.Sub(was.judged) > judgeAgain:
+		return false
 	}
 	base, _, err := m.repo.LookupIn(m.refs.Base, PathOf(key))
 	git, _ := m.repo.Lookup(PathOf(key))

@@ -219,8 +219,9 @@ func (m *Mirror) outcomeOfCreate(e announced, live *unstructured.Unstructured, w
 	return outcome{moved: true, agreement: agreement{content: j.cluster}}
 }
 
-// outcomeOfFields tells field by field. What is set and our Apply entry owns is as we wrote it, now or
-// before: base takes its value. What is removed and our Apply entry owns any of is not removed, for with a
+// outcomeOfFields tells field by field. What is set and we own is as we wrote it, now or before: base
+// takes its value. A JSON patch makes us the owner by Update, and that goes with the first
+// change of the value like that by Apply (TestCrashBesideRemoval). What is removed and our Apply entry owns any of is not removed, for with a
 // field its ownership goes: base keeps what it has of it, whatever others made of the rest. Of the other
 // announced fields nothing is known; that a field to be removed is absent may be somebody else's doing.
 //
@@ -241,7 +242,7 @@ func (m *Mirror) outcomeOfFields(e announced, base agreement, live *unstructured
 	}
 	applied := owners.Applied().RecursiveDifference(j.shaped)
 	set, remove := e.Set.leaves().RecursiveDifference(j.shaped), e.Remove.all().RecursiveDifference(j.shaped) // the rules may be others by now
-	ours := set.Intersection(applied).Difference(e.filledSince(j.cluster))
+	ours := set.Intersection(applied.Union(owners.Updated())).Difference(e.filledSince(j.cluster))
 	content, err := apply.Advance(base.content, j.cluster, ours, nil)
 	if err != nil {
 		return whole

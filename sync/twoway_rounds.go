@@ -77,8 +77,9 @@ func (m *Mirror) writeOnce(ctx context.Context, judged []*judgement, told []anno
 	var written []writing
 	var writes []*judgement
 	entries := append(t.unanswered(), told...)
+	m.refuseHomeless(ctx, judged)
 	for _, j := range judged {
-		if !j.toWrite() || t.refusedBefore(j) {
+		if !j.toWrite() || j.refused != nil || t.refusedBefore(j) {
 			continue
 		}
 		e, err := j.announce()

@@ -96,13 +96,13 @@ func TestSecretFiles(t *testing.T) {
 	}{
 		{"new", func(p *pair, _ string) string {
 			return p.secretText("new", "stringData: {password: hunter2}")
-		}, "line 6: .stringData is in the clear"},
+		}, ":6: .stringData is in the clear"},
 		{"replaced", func(p *pair, _ string) string {
 			return p.secretText("replaced", "data: {password: "+hunter2+"}")
-		}, "line 6: edits a dropped or redacted field: .data"},
+		}, ":6: edits a dropped or redacted field: .data"},
 		{"added", func(_ *pair, was string) string {
 			return was + "stringData: {password: hunter2}\n"
-		}, "line 8: .stringData is in the clear"},
+		}, ":8: .stringData is in the clear"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := withSecrets(t, "replaced", "added")
@@ -111,7 +111,7 @@ func TestSecretFiles(t *testing.T) {
 			report := p.settled()
 			p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
 			if len(report.Findings) != 1 || report.Findings[0].Path != PathOf(p.secretKey(tc.name)) ||
-				!strings.HasPrefix(report.Findings[0].Text, tc.want) {
+				!strings.Contains(report.Findings[0].At()+": "+report.Findings[0].Text, tc.want) {
 				t.Errorf("findings %v, want one of %s: %s", report.Findings, tc.name, tc.want)
 			}
 			live, err := p.server.objects(secretResource).Get(t.Context(), tc.name, metav1.GetOptions{})

@@ -28,6 +28,10 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 			m.settleLanded(j)
 			continue
 		}
+		if j.gone && !open {
+			m.forget(j)
+			continue
+		}
 		if j.finding != "" || open || !j.judged() {
 			if m.two.fresh { // it is to be asked about, not taken for new
 				m.two.setUnknown(j.key, gaps{unknown: threeway.Unknown{Object: true}})
@@ -43,6 +47,14 @@ func (m *Mirror) settle(ctx context.Context, p *plan, judged []*judgement) error
 		m.two.base, err = m.withUnknown(edits)
 	}
 	return err
+}
+
+// forget lets base drop an object that no rule selects and whose file is gone: a person removed
+// an orphan. Nothing is written to the cluster for it.
+func (m *Mirror) forget(j *judgement) {
+	j.finding = ""
+	m.two.settled[j.key] = true
+	m.two.base = append(m.two.base, m.agreeOn(j.key, agreement{})...)
 }
 
 // withMarker lets base have .crmirror.yaml as the branch has it after a plan: people and
@@ -323,14 +335,22 @@ func (m *Mirror) reshapeBase(ctx context.Context, p *plan) ([]gitstore.Edit, err
 		return nil, err
 	}
 	var edits []gitstore.Edit
+	var blobs []gitstore.Hash
 	for path, blob := range files {
-		if c, ok := reshaped[path]; ok && c.before == blob {
+		now, ok := m.repo.Lookup(path)
+		if c, done := reshaped[path]; done && c.before == blob {
 			edits = append(edits, gitstore.Edit{Path: path, Blob: c.blob})
-			continue
+			delete(files, path)
+		} else if ok && now == blob {
+			delete(files, path) // it needs no other form at the head, so it needs none here
+		} else {
+			blobs = append(blobs, blob)
 		}
-		if now, ok := m.repo.Lookup(path); ok && now == blob {
-			continue // it needs no other form at the head, so it needs none here
-		}
+	}
+	if err := m.repo.Prefetch(ctx, blobs); err != nil {
+		return nil, err
+	}
+	for path, blob := range files {
 		content, err := m.repo.Read(ctx, blob)
 		if err != nil {
 			return nil, err

@@ -298,10 +298,13 @@ func TestRewoundBranch(t *testing.T) {
 	p.edit("grow", map[string]string{"a": of("{size: 2}")})
 	p.settled()
 	p.git("-C", p.remote, "update-ref", "refs/heads/main", "main~1")
-	_, err := p.tryTurn()
+	r, err := p.tryTurn()
 	var rewound *RewoundError
 	if !errors.As(err, &rewound) {
 		t.Fatalf("cycle on a rewound branch: %v", err)
+	}
+	if len(r.Findings) > 0 {
+		t.Errorf("it is also said: %v", r.Findings)
 	}
 	if got := p.spec("a"); got != of("{size: 2}") {
 		t.Errorf("the cluster was changed to %s", got)

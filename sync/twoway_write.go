@@ -117,8 +117,9 @@ func (t *twoWay) makeWrites(ctx context.Context, writes []*judgement) ([]apply.R
 func (m *Mirror) try(ctx context.Context, judged []*judgement) {
 	t := m.two
 	var writes []*judgement
+	m.refuseHomeless(ctx, judged)
 	for _, j := range judged {
-		if j.toWrite() {
+		if j.toWrite() && j.refused == nil {
 			writes = append(writes, j)
 		}
 	}

@@ -31,6 +31,7 @@ type app struct {
 	env      environment
 	kube     kubeFlags
 	measured *metrics.Metrics // of the agent; nil for all other commands
+	again    string           // see configFlags.again; known when the configuration is loaded
 }
 
 // kubeFlags are kubectl's connection flags.
@@ -138,7 +139,11 @@ func (a *app) load(f *configFlags, defaults ...config.Override) (*config.Config,
 	if len(f.resources) > 0 {
 		overrides = append(overrides, config.Override{Path: "select", Value: strings.Join(f.resources, ","), Source: "--resources"})
 	}
-	return config.Load(file, a.env.environ, overrides)
+	cfg, err := config.Load(file, a.env.environ, overrides)
+	if err == nil {
+		a.again = f.again(cfg)
+	}
+	return cfg, err
 }
 
 func (a *app) lookup(name string) string {
@@ -253,7 +258,7 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 		ClusterName: cfg.Cluster, Rules: rules, Tree: sync.NewTree(cfg.Cluster, selection),
 		Namespaces: cfg.Include.Namespaces, CRDs: cfg.Include.CRDs,
 		Guard:  sync.Limits{MaxDeleteObjects: cfg.Guard.MaxDeleteObjects, MaxDeletePercent: cfg.Guard.MaxDeletePercent},
-		TwoWay: twoWay, Observer: observer, Log: s.log,
+		TwoWay: twoWay, Observer: observer, Again: a.again, Log: s.log,
 	}, s.inbox, s.fleet, s.store, s.refs)
 	return s, nil
 }

@@ -58,7 +58,7 @@ func findingsOf(r *sync.Report) []finding {
 	var out []finding
 	add := func(what, text string) { out = append(out, finding{What: what, Text: text}) }
 	for _, f := range r.Findings {
-		add(cmp.Or(f.Path, f.Key.String()), f.Text+"; it is neither written nor deleted")
+		add(cmp.Or(f.At(), f.Key.String()), f.Text+"; it is neither written nor deleted")
 	}
 	for key, err := range r.Refused {
 		add(key.String(), "not mirrored: "+err.Error())

@@ -158,10 +158,10 @@ Exit code: 0 there are none; 3 there are some; 1 error; 2 wrong usage or config.
 			return err
 		}
 		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "conflicts"), onlyLooks, func(_ *session, report *sync.Report) error {
-			if err := writeConflicts(a.env.stdout, format, report.Conflicts, flags.again(cfg)); err != nil {
+			if err := writeConflicts(a.env.stdout, format, report, flags.again(cfg)); err != nil {
 				return err
 			}
-			if len(report.Conflicts) > 0 {
+			if len(report.Conflicts) > 0 || format != outputJSON && len(report.Refusals) > 0 {
 				return errDifferences
 			}
 			return nil

@@ -64,7 +64,7 @@ func newApplyResult(r *sync.Report, s *session, dryRun bool, again string) apply
 		out.Applied = append(out.Applied, a)
 	}
 	for _, x := range r.Refusals {
-		out.Refused = append(out.Refused, finding{What: x.File, Text: x.Text})
+		out.Refused = append(out.Refused, finding{What: sync.At(x.File, x.Line), Text: x.Text})
 	}
 	return out
 }
@@ -160,18 +160,23 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// writeConflicts writes the list of conflicts.
-func writeConflicts(w io.Writer, format outputFormat, conflicts []sync.Conflict, again string) error {
-	results := conflictResults(conflicts, again)
+// writeConflicts writes the list of conflicts and, for people, what else is known not to be applied.
+func writeConflicts(w io.Writer, format outputFormat, report *sync.Report, again string) error {
+	results := conflictResults(report.Conflicts, again)
 	if format == outputJSON {
 		return writeJSON(w, results)
 	}
-	if len(results) == 0 {
-		_, err := fmt.Fprintln(w, "No conflicts.")
-		return err
-	}
 	var out strings.Builder
+	if len(results) == 0 {
+		out.WriteString("No conflicts.\n")
+	}
 	writeConflictText(&out, results)
+	if len(report.Refusals) > 0 {
+		out.WriteString("\nNot applied:\n")
+	}
+	for _, r := range report.Refusals {
+		out.WriteString(clean("  %s: %s; the agent tries again %s\n", sync.At(r.File, r.Line), r.Text, r.Every()))
+	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -182,11 +187,7 @@ func writeConflictText(out *strings.Builder, conflicts []conflictResult) {
 			out.WriteString(clean("and %d more; see -o json, or settle many with: crmirror resolve --all\n", len(conflicts)-i))
 			return
 		}
-		at := c.File
-		if c.Line > 0 {
-			at = fmt.Sprintf("%s:%d", c.File, c.Line)
-		}
-		out.WriteString(clean("%s  %s\n  %s: %s\n", c.Object, cmp.Or(c.Field, "(the object)"), at, c.Reason))
+		out.WriteString(clean("%s  %s\n  %s: %s\n", c.Object, cmp.Or(c.Field, "(the object)"), sync.At(c.File, c.Line), c.Reason))
 		out.WriteString(clean("  agreed %s, git %s, cluster %s\n", c.Base, c.Git, c.Cluster))
 		if owners := ownersText(c.Owners); owners != "" {
 			out.WriteString(clean("  in the cluster owned by %s\n", owners))

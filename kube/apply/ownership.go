@@ -127,6 +127,18 @@ func (o Ownership) Applied() *fieldpath.Set {
 	return fieldpath.NewSet()
 }
 
+// Updated returns the fields that crmirror owns by other writes than an apply, as JSON patches are:
+// nobody changed their values since.
+func (o Ownership) Updated() *fieldpath.Set {
+	owned := fieldpath.NewSet()
+	for _, e := range o.entries {
+		if e.ours() && !e.applied() {
+			owned = owned.Union(e.fields)
+		}
+	}
+	return owned
+}
+
 // appliedAt returns the API version of crmirror's Apply entry, or "".
 func (o Ownership) appliedAt() string {
 	for _, e := range o.entries {
