@@ -36,28 +36,6 @@ func (s *Snapshot) findingsOf(opts *Options) ([]Finding, error) {
 	return out, nil
 }
 
-// checkStrays finds files of mirrored kinds that do not lie where their objects belong, and whose objects the commit has
-// nowhere else: these are not restored.
-//
-// Invariant: no object that the commit holds is left out without a word (TestPlanStrays).
-func (m *maker) checkStrays() error {
-	rules, err := m.opts.rules()
-	if err != nil {
-		return err
-	}
-	for _, stray := range m.s.strays {
-		gr, _, known := m.resource(stray.kind)
-		key := stray.key
-		key.Resource = gr.Resource
-		if _, there := m.s.Item(key); !known || there || !m.s.selects(rules, m.opts, key) {
-			continue
-		}
-		m.plan.Findings = append(m.plan.Findings, Finding{What: stray.path, Fatal: true, of: key, Text: fmt.Sprintf(
-			"is not where %s belongs, which is not restored: move it to %s", sync.Printable(key.String(), messageRunes), sync.PathOf(key))})
-	}
-	return nil
-}
-
 // checkSelection finds selectors that nothing in the commit answers to: a typing mistake, mostly. That
 // nothing at all was selected is an error.
 //

@@ -157,9 +157,6 @@ func (m *maker) choose(ctx context.Context) error {
 		return err
 	}
 	m.plan.Findings = append(m.plan.Findings, findings...)
-	if err := m.checkStrays(); err != nil {
-		return err
-	}
 	return m.checkSelection(len(sel.items))
 }
 

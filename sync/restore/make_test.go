@@ -498,32 +498,6 @@ func TestPlanStatus(t *testing.T) {
 	}
 }
 
-// An object that was moved by hand is not left out without a word; what is somebody else's is.
-func TestPlanStrays(t *testing.T) {
-	w := shop(t)
-	w.file("namespaces/shop/widgets.example.com/c.yml", widget("shop", "c", "1"))
-	w.file("namespaces/shop/b-copy.yaml", widget("shop", "b", "2"))
-	w.file("namespaces/shop/notes.yaml", "a: b\n")
-	w.file("namespaces/shop/deploy.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x, namespace: shop}\n")
-	w.file("elsewhere/d.yaml", widget("shop", "d", "1"))
-	var told []string
-	for _, f := range w.plan(Options{}).Findings {
-		if f.Fatal {
-			told = append(told, f.What+" "+f.Text)
-		}
-	}
-	if len(told) != 1 {
-		t.Fatalf("told %q, want one", told)
-	}
-	wantText(t, told[0], "namespaces/shop/widgets.example.com/c.yml", "widgets.example.com shop/c", "move it to namespaces/shop/widgets.example.com/c.yaml")
-	if v := w.verify(Options{}); !slices.ContainsFunc(v.Findings, isFatal) {
-		t.Errorf("verified: %+v", v.Findings)
-	}
-	if plan := w.plan(Options{Names: []string{"a"}}); slices.ContainsFunc(plan.Findings, isFatal) {
-		t.Errorf("of another name: %+v", plan.Findings)
-	}
-}
-
 // An owner that no object of its kind can be is looked for nowhere, and keeps nothing else back.
 func TestPlanImpossibleOwners(t *testing.T) {
 	w := shop(t)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	pathpkg "path"
 	"slices"
-	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 
@@ -43,6 +41,9 @@ func ReadSnapshot(ctx context.Context, repo Repository, commit gitstore.Hash, re
 	slices.SortFunc(s.Items, func(a, b Item) int { return sync.CompareKeys(a.Key, b.Key) })
 	for i := range s.Items {
 		s.byKey[s.Items[i].Key] = i
+	}
+	if err := s.findStrays(ctx, files); err != nil {
+		return nil, fmt.Errorf("look for objects beside their paths at %s: %w", commit, err)
 	}
 	return s, nil
 }
@@ -85,7 +86,7 @@ func (s *Snapshot) find(what, text string) {
 func (s *Snapshot) addFile(ctx context.Context, path string, file gitstore.TreeFile) error {
 	key, isCut, err := sync.KeyOf(path)
 	if err != nil {
-		return s.addStray(ctx, path, file)
+		return nil // somebody else's file, or a stray one
 	}
 	switch file.Mode {
 	case filemode.Regular, filemode.Executable, filemode.Deprecated:
@@ -114,30 +115,6 @@ func (s *Snapshot) addFile(ctx context.Context, path string, file gitstore.TreeF
 		key = keyOf(key.Resource, obj)
 	}
 	s.Items = append(s.Items, Item{Key: key, Path: path, Blob: file.Blob})
-	return nil
-}
-
-// addStray notes a file with another path than those of objects. It may be somebody else's, or one of an object that
-// was moved by hand.
-func (s *Snapshot) addStray(ctx context.Context, path string, file gitstore.TreeFile) error {
-	ours := strings.HasPrefix(path, "namespaces/") || strings.HasPrefix(path, "cluster/")
-	yaml := slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(pathpkg.Ext(path)))
-	if !ours || !yaml || !file.Mode.IsFile() || file.Mode == filemode.Symlink {
-		return nil
-	}
-	content, err := s.repo.Read(ctx, file.Blob)
-	if err != nil {
-		return err
-	}
-	obj, err := kube.Decode(content)
-	if err != nil {
-		return nil
-	}
-	id, err := kube.Identify(obj.Object)
-	if err != nil {
-		return nil
-	}
-	s.strays = append(s.strays, stray{path: path, kind: obj.GroupVersionKind(), key: kube.Key{Group: id.Group(), Namespace: id.Namespace, Name: id.Name}})
 	return nil
 }
 

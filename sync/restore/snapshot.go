@@ -29,14 +29,6 @@ type Snapshot struct {
 	rules    *kube.Rules
 	keyKnown bool // redacted values can be compared
 	byKey    map[kube.Key]int
-	strays   []stray
-}
-
-// stray is a file below the folders of objects that holds an object and has no path of one.
-type stray struct {
-	path string
-	kind schema.GroupVersionKind
-	key  kube.Key // without a resource
 }
 
 // Item is one object of a snapshot.
@@ -121,19 +113,23 @@ func (s *Snapshot) Prefetch(ctx context.Context, items []Item) error {
 // Shape returns the rules under which an object was written: those that govern it, as it is live or
 // lies in git, or else the default ones.
 func (s *Snapshot) Shape(gr schema.GroupResource, obj *unstructured.Unstructured) *kube.Shape {
-	var rule *kube.Rule
-	var ok bool
-	if s.hasCRD(gr) {
-		if rules, some := s.rules.Resource(gr, true); some {
-			rule, ok = rules.Governs(obj)
-		}
-	} else {
-		rule, ok = s.rules.Governs(obj, gr)
-	}
+	rule, ok := s.ruleOf(gr, obj)
 	if !ok {
 		return &kube.Shape{}
 	}
 	return &rule.Shape
+}
+
+// ruleOf returns the rule that governs an object, and whether there is one.
+func (s *Snapshot) ruleOf(gr schema.GroupResource, obj *unstructured.Unstructured) (*kube.Rule, bool) {
+	if !s.hasCRD(gr) {
+		return s.rules.Governs(obj, gr)
+	}
+	rules, some := s.rules.Resource(gr, true)
+	if !some {
+		return nil, false
+	}
+	return rules.Governs(obj)
 }
 
 // mirrors tells whether a live object would lie in the tree, as far as its rules tell.
