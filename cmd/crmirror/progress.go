@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
+	"golang.org/x/term"
 
 	"github.com/crmirror/crmirror/sync/restore"
 )
@@ -28,14 +30,28 @@ func newProgressBar(w io.Writer) *progressBar {
 // lineEvery is how often a long stage is told of where there is no terminal.
 const lineEvery = 10 * time.Second
 
+// barTemplate is a bar: what is done of how many, the rate and the time left; in the end, the time that it took.
+const barTemplate pb.ProgressBarTemplate = `{{string . "stage"}} {{counters .}} {{bar .}} {{speed . "%s/s" "-/s"}} {{rtime . "%s left" "in %s" ""}}`
+
+// columns is how wide a bar may be. Some terminals, as those of containers, do not know their size and say zero.
+func columns(w io.Writer) int {
+	const widest, usual = 100, 80
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return min(width, widest)
+		}
+	}
+	return usual
+}
+
 // show takes note of a step. It is called from one goroutine.
 func (b *progressBar) show(p restore.Progress) {
 	if p.Stage != b.stage {
 		b.finish()
 		b.stage, b.told, b.ended = p.Stage, time.Now(), false
 		if b.isTTY {
-			b.bar = pb.ProgressBarTemplate(`{{string . "stage"}} {{counters .}} {{bar .}} {{speed . "%s/s"}} {{rtime . "%s left"}}`).New(p.Total)
-			b.bar.Set("stage", string(p.Stage)).SetWriter(b.w).SetMaxWidth(100).Start()
+			b.bar = barTemplate.New(p.Total)
+			b.bar.Set("stage", string(p.Stage)).SetWriter(b.w).SetWidth(columns(b.w)).Start()
 		}
 	}
 	switch {
