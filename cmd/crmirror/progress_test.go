@@ -34,7 +34,7 @@ func steps(b *progressBar) {
 	began := time.Now()
 	for done := range 101 {
 		b.show(restore.Progress{Stage: restore.StageObjects, Done: done, Total: 100, Began: began})
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	}
 	b.show(restore.Progress{Stage: restore.StageServed, Done: 0, Total: 1, Began: time.Now()})
 	b.show(restore.Progress{Stage: restore.StageServed, Done: 1, Total: 1, Began: time.Now()})
