@@ -58,7 +58,7 @@ func TestRestoreBadInputs(t *testing.T) {
 	told := []string{
 		"namespace inputs-going is being deleted; run again when it is gone",
 		"only digests of spec.color",
-		"Widget lost is neither in git nor in the cluster: it is written without that reference",
+		"its owner Widget lost is neither in git nor in the cluster, in namespace inputs: it is written without that reference",
 		"nobody answers behind its conversion webhook, service inputs/converter: start it first",
 		"the cluster stores objects at v2, which git's CRD has not; it is left as it is",
 		"bytes; etcd takes 1572864 unless its --max-request-bytes says otherwise",
