@@ -32,6 +32,21 @@ func (r *Rules) Named() []schema.GroupResource {
 	return named
 }
 
+// Wildcards returns what select rules say of custom resources without naming them:
+// the groups of "*.group", sorted, and whether "*" stands in any.
+func (r *Rules) Wildcards() (groups []string, all bool) {
+	for _, c := range r.sel {
+		for _, p := range c.patterns {
+			all = all || p.all
+			if p.allGroup && !slices.Contains(groups, p.gr.Group) {
+				groups = append(groups, p.gr.Group)
+			}
+		}
+	}
+	slices.Sort(groups)
+	return groups, all
+}
+
 // Resource returns the rules that can match objects of one resource, and whether
 // any can be selected at all. A custom resource is one that has a CRD.
 func (r *Rules) Resource(gr schema.GroupResource, custom bool) (*ResourceRules, bool) {
@@ -62,6 +77,12 @@ func (r *Rules) Governs(obj metav1.Object, gr schema.GroupResource) (*Rule, bool
 		return nil, false
 	}
 	return res.Governs(obj)
+}
+
+// LooksCustom tells by the name of a group whether its resources have CRDs: it has a
+// dot then, and is none of Kubernetes' own.
+func LooksCustom(group string) bool {
+	return strings.Contains(group, ".") && !slices.Contains(builtInGroups[:], group)
 }
 
 // builtInGroups are the groups with a dot that an API server serves by itself.

@@ -123,6 +123,15 @@ func flagPaths() []flagPath {
 // load reads the configuration. Below file, variables and flags lie the command's
 // own defaults and, without a file, a name for the cluster from the kubeconfig.
 func (a *app) load(f *configFlags, defaults ...config.Override) (*config.Config, error) {
+	return a.loadBy(config.Load, f, defaults)
+}
+
+// loadElsewhere is load for what is asked about an agent on another machine.
+func (a *app) loadElsewhere(f *configFlags) (*config.Config, error) {
+	return a.loadBy(config.LoadElsewhere, f, nil)
+}
+
+func (a *app) loadBy(load func(string, []string, []config.Override) (*config.Config, error), f *configFlags, defaults []config.Override) (*config.Config, error) {
 	file := f.file
 	if file == "" {
 		file = a.lookup("CRMIRROR_CONFIG")
@@ -139,7 +148,7 @@ func (a *app) load(f *configFlags, defaults ...config.Override) (*config.Config,
 	if len(f.resources) > 0 {
 		overrides = append(overrides, config.Override{Path: "select", Value: strings.Join(f.resources, ","), Source: "--resources"})
 	}
-	cfg, err := config.Load(file, a.env.environ, overrides)
+	cfg, err := load(file, a.env.environ, overrides)
 	if err == nil {
 		a.again = f.again(cfg)
 	}

@@ -14,6 +14,11 @@ import (
 
 const head = "apiVersion: crmirror.dev/v1alpha1\nkind: Config\ncluster: prod-eu1\nrepository: {url: ./backup}\n"
 
+// parse is Load of a content.
+func parse(file string, content []byte, environ []string, flags []Override) (*Config, error) {
+	return parseInto(&places{file: file}, content, environ, flags)
+}
+
 func write(t *testing.T, content string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")

@@ -61,9 +61,10 @@ type place struct {
 
 // places collects mistakes and remembers where each key was set.
 type places struct {
-	file   string // "" when there is none
-	set    map[string]place
-	errors Errors
+	file      string // "" when there is none
+	elsewhere bool   // the agent's other files are not on this machine
+	set       map[string]place
+	errors    Errors
 }
 
 // report notes a mistake at a key. A key that nothing set is blamed on the

@@ -24,6 +24,17 @@ type Override struct {
 // CRMIRROR_* variables of environ ("NAME=value"), then flags. The error is an
 // Errors with every mistake.
 func Load(file string, environ []string, flags []Override) (*Config, error) {
+	return load(file, environ, flags, &places{file: file})
+}
+
+// LoadElsewhere is Load for what is asked about a configuration on another machine
+// than the agent's: the redaction key need not be there. Nothing can be redacted by
+// what it returns.
+func LoadElsewhere(file string, environ []string, flags []Override) (*Config, error) {
+	return load(file, environ, flags, &places{file: file, elsewhere: true})
+}
+
+func load(file string, environ []string, flags []Override, p *places) (*Config, error) {
 	var content []byte
 	if file != "" {
 		var err error
@@ -31,7 +42,7 @@ func Load(file string, environ []string, flags []Override) (*Config, error) {
 			return nil, Errors{{Source: file, Msg: unreadable(err)}}
 		}
 	}
-	return parse(file, content, environ, flags)
+	return parseInto(p, content, environ, flags)
 }
 
 func unreadable(err error) string {
@@ -42,15 +53,15 @@ func unreadable(err error) string {
 	return "cannot be read: " + err.Error()
 }
 
-func parse(file string, content []byte, environ []string, flags []Override) (*Config, error) {
+func parseInto(p *places, content []byte, environ []string, flags []Override) (*Config, error) {
 	c := defaults()
-	p := &places{file: file, set: map[string]place{}}
+	p.set = map[string]place{}
 	for _, o := range flags {
 		if o.Default {
 			p.override(c, o)
 		}
 	}
-	if file != "" {
+	if p.file != "" {
 		c.APIVersion, c.Kind = "", ""
 		d := &decoder{places: p}
 		if !d.decodeFile(content, c) {

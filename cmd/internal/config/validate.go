@@ -106,7 +106,9 @@ func (c *Config) validateRules(p *places) {
 		p.report("select", `selects nothing; every custom resource is: [{resources: ["*"]}]`)
 	}
 	var key []byte
-	if file := c.Redaction.KeyFile; file != "" {
+	if file := c.Redaction.KeyFile; file != "" && p.elsewhere {
+		key = make([]byte, minKeyBytes)
+	} else if file != "" {
 		var err error
 		if key, err = readKey(file); err != nil {
 			p.report("redaction.keyFile", "%s: %v", file, err)
