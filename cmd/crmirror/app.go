@@ -237,7 +237,7 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 		return nil, err
 	}
 	if cfg.Mode == config.ModeTwoWay {
-		if s.events, err = newEvents(conn); err != nil {
+		if s.events, err = newEvents(conn, s.log); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -19,22 +20,23 @@ import (
 // same one up and limits how many there are.
 type events struct {
 	client   kubernetes.Interface
+	log      logrus.FieldLogger
 	recorder record.EventRecorder
 }
 
 // newEvents prepares to send events through a connection.
-func newEvents(conn *rest.Config) (*events, error) {
+func newEvents(conn *rest.Config, log logrus.FieldLogger) (*events, error) {
 	client, err := kubernetes.NewForConfig(conn)
 	if err != nil {
 		return nil, fmt.Errorf("connect for events: %w", err)
 	}
-	return &events{client: client}, nil
+	return &events{client: client, log: log}, nil
 }
 
 // start sends events until ctx ends.
 func (e *events) start(ctx context.Context) *events {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(&loudSink{EventSink: &typedcorev1.EventSinkImpl{Interface: e.client.CoreV1().Events("")}, log: e.log})
 	e.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "crmirror"})
 	return e
 }

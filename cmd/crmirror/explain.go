@@ -64,7 +64,7 @@ func nextStep(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept the credentials of this kubeconfig; try: kubectl get namespaces"
 	case apierrors.IsForbidden(err):
-		return "The account may not do this in the cluster; deploy/ has the role that crmirror needs."
+		return "The account may not do this in the cluster; crmirror rbac --config FILE prints the rights that it needs."
 	case errors.As(err, &request) && (utilnet.IsConnectionRefused(err) || utilnet.IsTimeout(err)):
 		return unreachable
 	case errors.Is(err, context.DeadlineExceeded):
