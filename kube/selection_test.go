@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,5 +212,22 @@ func TestCompileFindsAllMistakes(t *testing.T) {
 	var rule *RuleError
 	if !errors.As(err, &rule) || rule.List != "select" || rule.Index != 0 || rule.Item != -1 {
 		t.Errorf("first mistake: %+v", rule)
+	}
+}
+
+func TestWildcards(t *testing.T) {
+	for _, tt := range []struct {
+		resources []string
+		groups    []string
+		all       bool
+	}{
+		{[]string{"pods", "a.b.dev"}, nil, false},
+		{[]string{"*.z.dev", "a.b.dev", "*.b.dev", "*.z.dev"}, []string{"b.dev", "z.dev"}, false},
+		{[]string{"*", "*.b.dev"}, []string{"b.dev"}, true},
+	} {
+		rules := compile(t, Selection{Select: []Rule{{Resources: tt.resources}}, Exclude: []Rule{{Resources: []string{"*.x.dev"}}}})
+		if groups, all := rules.Wildcards(); !slices.Equal(groups, tt.groups) || all != tt.all {
+			t.Errorf("%q: got %q, %t, want %q, %t", tt.resources, groups, all, tt.groups, tt.all)
+		}
 	}
 }

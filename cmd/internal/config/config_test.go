@@ -356,3 +356,22 @@ func TestRespectedByDefault(t *testing.T) {
 		t.Errorf("respectManagers (-want +got):\n%s", diff)
 	}
 }
+
+// On another machine than the agent's the redaction key may be missing, and nothing else.
+func TestLoadElsewhere(t *testing.T) {
+	file := write(t, head+"redaction: {keyFile: /elsewhere/key}\nselect: [{resources: [a.b.dev], redact: [.spec.token]}]\n")
+	if _, err := Load(file, nil, nil); err == nil {
+		t.Error("Load: got no error, want one about the key")
+	}
+	c, err := LoadElsewhere(file, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	selection := c.Selection()
+	if _, err := selection.Compile(); err != nil {
+		t.Error(err)
+	}
+	if _, err := LoadElsewhere(write(t, head+"mode: both\n"), nil, nil); err == nil {
+		t.Error("LoadElsewhere: got no error for a mode that is none")
+	}
+}
