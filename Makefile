@@ -59,6 +59,10 @@ soak: controlplane ## Watch the agent under steady change for MINUTES (default 1
 	SOAK_MINUTES=$(MINUTES) SOAK_OUT=$(CURDIR)/out/soak \
 		go test -count 1 -timeout $$(($(MINUTES) + 15))m -v -tags long -run '^TestSteady$$' ./cmd/internal/soak
 
+.PHONY: docs-check
+docs-check: controlplane ## Run the commands of deploy/README.md on a real API server; needs kubectl
+	go test -count 1 -timeout 20m -run '^TestReadme$$' ./cmd/internal/deploy -args -kubectl
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz test on FUZZTIME inputs (default 100000x)
 	@grep -rho --include='*_test.go' --with-filename '^func Fuzz[A-Za-z0-9_]*' cmd kube gitstore sync | \
