@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/apply"
@@ -41,11 +42,25 @@ func (h *hands) Write(ctx context.Context, c apply.Change) (apply.Result, error)
 	return around(h, c.Key, func() (apply.Result, error) { return h.Writer.Write(ctx, c) })
 }
 
-func around[T any](h *hands, key kube.Key, write func() (T, error)) (T, error) {
-	var none T
+func (h *hands) Create(ctx context.Context, key kube.Key, resource schema.GroupVersionResource, want map[string]any, shaped *fieldpath.Set) (apply.Result, error) {
+	h.each(key)
+	return h.Writer.Create(ctx, key, resource, want, shaped)
+}
+
+func (h *hands) Delete(ctx context.Context, key kube.Key, resource schema.GroupVersionResource, live *unstructured.Unstructured) (bool, error) {
+	h.each(key)
+	return h.Writer.Delete(ctx, key, resource, live)
+}
+
+func (h *hands) each(key kube.Key) {
 	if h.eachWrite != nil {
 		h.eachWrite(key)
 	}
+}
+
+func around[T any](h *hands, key kube.Key, write func() (T, error)) (T, error) {
+	var none T
+	h.each(key)
 	if before := h.once(&h.beforeWrite); before != nil {
 		if err := before(key); err != nil {
 			return none, err

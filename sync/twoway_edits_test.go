@@ -14,19 +14,25 @@ import (
 	"github.com/crmirror/crmirror/kube"
 )
 
-// pick returns some object. In the midst of a cycle it is none that both sides have just
-// brought to the same by themselves: whether the agent saw that could not be told.
+// pick returns some object, in the midst of a cycle one that may be edited then.
 func (w *writers) pick() *thing {
 	for {
 		th := w.things[w.rnd.IntN(len(w.things))]
-		if !w.inside || !slices.ContainsFunc(th.fields, func(f *field) bool { return f.at[inGit] != f.at[inCluster] && !f.differs() }) {
+		if !w.inside || !th.met() {
 			return th
 		}
 	}
 }
 
-// change changes content of an object, and says which fields that edits. nil is no object.
-func (w *writers) change(th *thing, content map[string]any) (map[string]any, []*field) {
+// met tells whether both sides have just brought a field to the same by themselves. If it is
+// edited in the midst of a cycle, it could not be told whether the agent has seen that.
+func (th *thing) met() bool {
+	return slices.ContainsFunc(th.fields, func(f *field) bool { return f.at[inGit] != f.at[inCluster] && !f.differs() })
+}
+
+// change changes one of some fields in content of an object, or all of it, and says which fields
+// that edits. nil is no object.
+func (w *writers) change(th *thing, content map[string]any, among []*field) (map[string]any, []*field) {
 	switch {
 	case content == nil:
 		w.counts["created"]++
@@ -35,7 +41,7 @@ func (w *writers) change(th *thing, content map[string]any) (map[string]any, []*
 		w.counts["deleted"]++
 		return nil, th.fields
 	}
-	f := th.fields[w.rnd.IntN(len(th.fields))]
+	f := among[w.rnd.IntN(len(among))]
 	for _, item := range f.parents {
 		if !isThere(item.value(content)) {
 			f = th.fields[slices.Index(th.spots, item)]
@@ -99,8 +105,14 @@ func (th *thing) note(who string, side int, edited []*field, content map[string]
 	}
 }
 
-// editCluster is somebody's write in the cluster. The informer may be late to see it.
-func (w *writers) editCluster(th *thing) {
+// editSomething is somebody's write to any object in the cluster.
+func (w *writers) editSomething() {
+	th := w.pick()
+	w.editCluster(th, th.fields)
+}
+
+// editCluster is somebody's write in the cluster, to one of some fields. The informer may be late to see it.
+func (w *writers) editCluster(th *thing, among []*field) {
 	manager := []string{"kubectl-edit", "controller", "operator"}[w.rnd.IntN(3)]
 	for {
 		live := w.live(th)
@@ -109,7 +121,7 @@ func (w *writers) editCluster(th *thing) {
 			content = live.Object
 		}
 		w.came(th, inCluster, content)
-		want, fields := w.change(th, content)
+		want, fields := w.change(th, content, among)
 		now, err := w.send(th, live, want, manager)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			continue // the agent was faster
@@ -152,7 +164,7 @@ func (w *writers) editGit(edits int) {
 		th := w.pick()
 		w.see(th)
 		content := w.fileOf(th)
-		want, fields := w.change(th, content)
+		want, fields := w.change(th, content, th.fields)
 		file := filepath.Join(w.clone, "clusters/lab", PathOf(th.key))
 		if want == nil {
 			if err := os.Remove(file); err != nil {

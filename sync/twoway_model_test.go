@@ -49,7 +49,8 @@ func TestTwoWriters(t *testing.T) {
 //
 //   - A field in an announcement that no agent settled (the agent died, or the server's answer was
 //     lost) may be asked about though one side alone edited it: whether the write landed and was
-//     changed since, or never landed, is told by nothing. Neither side is overwritten. Where
+//     changed since, or never landed, is told by nothing. Neither side is overwritten. Base has no value for
+//     it then, and no Apply entry of ours owns it: else it is known. Where
 //     the announced write creates or deletes the object, or it was made anew meanwhile, this is so
 //     for all of it; where it adds an item, for all of the item, defaults of the server included.
 //     What was once asked about may be asked again until an agent has seen, and pushed, that both are equal.
@@ -116,7 +117,7 @@ func (w *writers) run(rounds, edits, burst int) {
 	w.t.Helper()
 	for _, th := range w.things {
 		th.settle()
-		w.editCluster(th)
+		w.editCluster(th, th.fields)
 	}
 	w.agent()
 	w.settled()
@@ -131,7 +132,7 @@ func (w *writers) run(rounds, edits, burst int) {
 			switch w.rnd.IntN(5) {
 			case 0, 1:
 				for range 1 + w.rnd.IntN(burst) {
-					w.editCluster(w.pick())
+					w.editSomething()
 				}
 			case 2, 3:
 				w.editGit(1 + w.rnd.IntN(burst))
@@ -147,8 +148,10 @@ func (w *writers) run(rounds, edits, burst int) {
 			w.check(what+", after decisions", w.settled())
 		}
 	}
-	w.t.Logf("%v", w.counts)
-	for _, kind := range []string{"created", "deleted", "conflicts", "carried to git", "carried to cluster"} {
+	c := w.counts
+	w.t.Logf("%d edits; %d values came to the cluster, %d to git; %d conflicts, of which %d taken back and %d asked after a crash; %d settled by a person; %d edits right before a write",
+		c["edits"], c["carried to cluster"], c["carried to git"], c["conflicts"], c["taken back"], c["asked after a crash"], c["settled by a person"], c["edited before a write"])
+	for _, kind := range []string{"created", "deleted", "conflicts", "carried to git", "carried to cluster", "edited before a write"} {
 		if w.counts[kind] == 0 {
 			w.t.Errorf("nothing was %s", kind)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/threeway"
 )
 
@@ -117,12 +118,16 @@ func (w *writers) checkConflicts(th *thing, conflicts []Conflict) {
 		if c.Git == c.Cluster {
 			w.fail(th, "a conflict about %s, though both have %s", c.Field, c.Git)
 		}
-		byGit, byCluster, asked := false, false, strings.HasPrefix(c.Reason, takenBack) && i >= 0 && th.fields[i].whole()
+		back := strings.HasPrefix(c.Reason, takenBack)
+		if back {
+			w.counts["taken back"]++
+		}
+		byGit, byCluster, asked := false, false, back && i >= 0 && th.fields[i].whole()
 		for _, f := range th.fields {
 			if within(c.path, f.path) {
 				byGit = byGit || !f.at[inCluster].covers(f.at[inGit])
 				byCluster = byCluster || !f.at[inGit].covers(f.at[inCluster])
-				asked = asked || f.differs() && (th.maybe(f) || f.asked)
+				asked = asked || f.differs() && w.mayAsk(th, f, c.Base)
 			}
 		}
 		switch {
@@ -135,9 +140,26 @@ func (w *writers) checkConflicts(th *thing, conflicts []Conflict) {
 	}
 }
 
-// maybe tells whether a field may be asked about, for it was being written when an agent died.
-func (th *thing) maybe(f *field) bool {
-	return f.may || th.making || th.writing != "" && th.writing != th.had
+// mayAsk tells whether a field may be asked about though one side alone edited it: base does not know what
+// it was, since it was being written when an agent died; and the cluster's value is not one that our
+// Apply entry owns, for then it is known who wrote it. A default that came with a write is nobody's edit.
+func (w *writers) mayAsk(th *thing, f *field, base Shown) bool {
+	switch live := w.live(th); {
+	case f.may && f.preset != "" && f.at[inCluster].value == f.preset:
+		return true
+	case base != unknown:
+		return false
+	case f.asked || th.making || th.writing != "" && th.writing != th.had:
+		return true
+	case !f.may || live == nil:
+		return f.may
+	default:
+		owners, err := apply.ReadOwnership(live)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return !owners.Applied().Has(f.path)
+	}
 }
 
 // checkFields expects no edit to be gone, and what is not in conflict to be equal.

@@ -2,18 +2,25 @@ package sync
 
 import (
 	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	gosync "sync"
+
+	"github.com/crmirror/crmirror/kube"
 )
 
 // work lets the agent do a cycle, in which something may happen to it.
 func (w *writers) work() {
 	w.faulty = false
 	restart := w.trouble()
+	w.hands.eachWrite = w.intruder()
 	err := w.turnBeside()
+	w.hands.eachWrite = nil
 	w.line.mend()
 	w.untouched()
 	died := errors.Is(err, errCrash)
@@ -77,9 +84,9 @@ func (w *writers) trouble() bool {
 	nth := 1 + w.rnd.IntN(14)
 	step := []Step{StepAnnounced, StepWritten, StepCommitted, StepRecovered}[w.rnd.IntN(4)]
 	people := []func(){
-		func() { w.editCluster(w.pick()) },
+		func() { w.editSomething() },
 		func() { w.editGit(1 + w.rnd.IntN(2)) },
-		func() { w.editGit(1); w.editCluster(w.pick()) },
+		func() { w.editGit(1); w.editSomething() },
 	}[w.rnd.IntN(3)]
 	switch w.rnd.IntN(9) {
 	case 0: // it dies
@@ -103,6 +110,74 @@ func (w *writers) trouble() bool {
 		w.faulty = true
 	}
 	return w.faulty && w.rnd.IntN(2) == 0
+}
+
+// intruder lets somebody be faster than the agent: between the judgement and the write, every other time, he
+// edits just what is to be written. What he does is chosen for each object by itself, since writes run side by side.
+func (w *writers) intruder() func(kube.Key) {
+	seed, met := w.rnd.Uint64(), map[kube.Key]bool{}
+	return func(key kube.Key) {
+		// An agent that is not waited for any more dies by itself.
+		_ = w.here(func() error {
+			rnd := w.rnd
+			defer func() { w.rnd = rnd }()
+			digest := fnv.New64()
+			fmt.Fprint(digest, key)
+			w.rnd = rand.New(rand.NewPCG(seed, digest.Sum64()))
+			if th := w.thing(key); !met[key] && w.rnd.IntN(2) == 0 && !th.met() {
+				w.between(func() { w.editCluster(th, w.written(th)) })
+				w.counts["edited before a write"]++
+			}
+			met[key] = true
+			return nil
+		})
+	}
+}
+
+// written are the fields of an object that are announced, or all of them.
+func (w *writers) written(th *thing) []*field {
+	var fields []*field
+	for _, e := range w.writes() {
+		for _, f := range th.fields {
+			if e.Key == th.key && f.touchedBy(e.fields(), w.blob(e.Base)) {
+				fields = append(fields, f)
+			}
+		}
+	}
+	if len(fields) == 0 {
+		return th.fields
+	}
+	return fields
+}
+
+// writes are the writes that the remote's announcement tells of.
+func (w *writers) writes() []announced {
+	text := w.announced()
+	if text == "" {
+		return nil
+	}
+	a, err := parseAnnouncement([]byte(text))
+	if err != nil {
+		w.t.Error(err)
+	}
+	return a.Writes
+}
+
+// blob is the object in a file of the remote, nil for "".
+func (w *writers) blob(name string) map[string]any {
+	if name == "" {
+		return nil
+	}
+	return w.read([]byte(w.git("-C", w.remote, "cat-file", "blob", name)))
+}
+
+// thing is the object with that key.
+func (w *writers) thing(key kube.Key) *thing {
+	i := slices.IndexFunc(w.things, func(th *thing) bool { return th.key == key })
+	if i < 0 {
+		w.t.Fatalf("%s is none of ours", key)
+	}
+	return w.things[i]
 }
 
 // reach lets something happen at a step, once.
@@ -151,28 +226,10 @@ func (w *writers) untouched() {
 // mark notes what is announced and not settled: who comes next may have to ask about it.
 func (w *writers) mark() {
 	w.faulty = true
-	text := w.announced()
-	if text == "" {
-		return
-	}
-	a, err := parseAnnouncement([]byte(text))
-	if err != nil {
-		w.t.Error(err)
-		return
-	}
-	for _, e := range a.Writes {
-		i := slices.IndexFunc(w.things, func(th *thing) bool { return th.key == e.Key })
-		if i < 0 {
-			w.t.Errorf("announced: %s, which is none of ours", e.Key)
-			continue
-		}
-		th := w.things[i]
+	for _, e := range w.writes() {
+		th, base := w.thing(e.Key), w.blob(e.Base)
 		th.tell("not settled: %s %s", e.Action, strings.ReplaceAll(e.fields().String(), "\n", " "))
 		th.writing, th.making = e.UID, th.making || e.Action == writeCreate
-		var base map[string]any
-		if e.Base != "" {
-			base = w.read([]byte(w.git("-C", w.remote, "cat-file", "blob", e.Base)))
-		}
 		for _, f := range th.fields {
 			f.may = f.may || f.touchedBy(e.fields(), base)
 		}
