@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/crmirror/crmirror/gitstore/gittest"
-	"github.com/crmirror/crmirror/kube/kubetest"
 	"github.com/crmirror/crmirror/sync"
 )
 
@@ -225,38 +224,6 @@ func (s served) stateOf(t *testing.T, path string) string {
 	}
 	refs := append([]string{"for-each-ref"}, sync.Refs("e2e", "main", path).All()...)
 	return tree + "\n" + gittest.Git(t, s.dir, refs...)
-}
-
-// The role that deploy/two-way grants is enough for the agent: what people change is
-// applied, and an Event tells of a conflict.
-func TestEventsUnderTheRole(t *testing.T) {
-	t.Parallel()
-	w := newWidgets(t, "cert-manager.io").install() // a group of the role's
-	w.create("a", 1)
-	deploy := filepath.Join("..", "..", "deploy")
-	for _, file := range []string{"base/rbac.yaml", "two-way/rbac.yaml"} {
-		report, err := kubetest.Load(t.Context(), world.lab.Clusters[0].Config, filepath.Join(deploy, file))
-		if err != nil || len(report.Refused) > 0 {
-			t.Fatalf("load %s: refused %v, %v", file, report, err)
-		}
-	}
-	_, kubeconfig, err := world.lab.Clusters[0].User("system:serviceaccount:crmirror:crmirror", "system:serviceaccounts", "system:authenticated")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := newServer(t)
-	u := newUser(t)
-	u.env = []string{"KUBECONFIG=" + kubeconfig}
-	config := configFor(server.url(), w.group, "mode: two-way\n")
-	agent := u.start(config)
-	agent.waitLog("in sync")
-	server.commitChange(t, w, "a", "size: 1", "size: 2")
-	w.wantSpec("a", "size", 2)
-	agent.stop()
-	server.commitChange(t, w, "a", "size: 2", "size: 3")
-	w.patch("a", `{"spec": {"size": 4}}`)
-	u.start(config).waitLog(`conflict of .*\.spec\.size`)
-	eventually(t, "an event on the object", func() error { return w.event("a", "GitConflict") })
 }
 
 // event tells whether there is an event with that reason on a widget.
