@@ -249,7 +249,23 @@ func (s *Store) moveBase(ctx context.Context, ref string, d *derived, message st
 			return was, nil
 		}
 	}
-	d.addCommit(s.encodeCommit(d.tree.Hash(), parents, message, when))
+	return s.moveTo(ctx, ref, d.tree.Hash(), parents, d, message, when)
+}
+
+// Anew moves ref, here, to another commit of what it has: the same tree and parents with
+// another message. From its push on, the remote refuses whoever expects the old one.
+func (s *Store) Anew(ctx context.Context, ref, message string, when time.Time) (Hash, error) {
+	root, parents, err := s.commitTree(s.local[ref])
+	if err != nil {
+		return Hash{}, s.distrust(fmt.Errorf("move %s: %w", ref, err))
+	}
+	return s.moveTo(ctx, ref, root, parents, &derived{}, message, when)
+}
+
+// moveTo moves ref to a new commit of a tree, whose new objects d has.
+func (s *Store) moveTo(ctx context.Context, ref string, root Hash, parents []Hash, d *derived, message string, when time.Time) (Hash, error) {
+	was := s.local[ref]
+	d.addCommit(s.encodeCommit(root, parents, message, when))
 	if err := s.db.Write(d.objects); err != nil {
 		return Hash{}, fmt.Errorf("move %s: %w", ref, err)
 	}

@@ -23,6 +23,9 @@ func (s *Store) Unpushed() bool {
 	return s.remote != nil && !s.layout.own && (s.known == nil || len(s.commands()) > 0)
 }
 
+// Moves tells whether the next push moves a ref at the remote.
+func (s *Store) Moves(ref string) bool { return s.known != nil && s.known[ref] != s.local[ref] }
+
 // KeepRefs adds full names of refs to those of Options.Refs; the next Fetch
 // learns what the remote says of them. A cache in which one is damaged is made anew.
 func (s *Store) KeepRefs(names ...string) error {

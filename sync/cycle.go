@@ -71,6 +71,9 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 			return errors.Join(unreachable, m.checkout(ctx, report))
 		}
 		if err == nil {
+			err = m.fenceOff(ctx)
+		}
+		if err == nil {
 			err = m.push(ctx)
 		}
 		switch {
@@ -186,6 +189,9 @@ func (m *Mirror) pushIf(ctx context.Context) error {
 
 // observePush pushes, and lets it be measured if there is something to push.
 func (m *Mirror) observePush(push func() error) error {
+	if err := m.mayWrite(); err != nil {
+		return err
+	}
 	if m.repo.Unpushed() {
 		return m.observe(OpPush, push)
 	}
@@ -282,7 +288,7 @@ func (m *Mirror) withoutRefs(ctx context.Context, err error) bool {
 // acknowledge forgets what the remote has taken.
 func (m *Mirror) acknowledge(report *Report) {
 	report.Pushed = report.Commit != "" && m.repo.Pushes()
-	m.stale = false
+	m.stale, m.fence = false, false
 	for key, e := range m.pending {
 		if report.Postponed[key] == nil {
 			if !e.Listed && !e.Since.IsZero() {

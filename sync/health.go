@@ -9,13 +9,14 @@ import (
 // Health is what the agent tells of itself to those who watch it. The zero
 // Health is ready for use.
 type Health struct {
-	mu      gosync.Mutex
-	started bool
-	failing error
-	since   time.Time // of failing
-	last    time.Time // the last cycle that finished
-	waiting int
-	held    int
+	mu       gosync.Mutex
+	started  bool
+	standing bool // another agent leads
+	failing  error
+	since    time.Time // of failing
+	last     time.Time // the last cycle that finished
+	waiting  int
+	held     int
 	// Of the last cycle that finished.
 	conflicts map[string]int
 	refused   int
@@ -27,6 +28,7 @@ type Health struct {
 // HealthState is a snapshot of Health.
 type HealthState struct {
 	Started bool      // a cycle has finished since the start
+	Standby bool      // another agent leads; there are no cycles then
 	Failing error     // why cycles do not finish; nil when they do
 	Since   time.Time // since when
 	Last    time.Time // when the last cycle finished
@@ -45,7 +47,7 @@ func (h *Health) State() HealthState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return HealthState{
-		Started: h.started, Failing: h.failing, Since: h.since, Last: h.last, Waiting: h.waiting, Held: h.held,
+		Started: h.started, Standby: h.standing, Failing: h.failing, Since: h.since, Last: h.last, Waiting: h.waiting, Held: h.held,
 		Conflicts: maps.Clone(h.conflicts), Refused: h.refused,
 		Findings: h.findings, Orphans: h.orphans, Postponed: h.postponed,
 	}
@@ -57,15 +59,23 @@ func (h *Health) cycle(report *Report, err error) (first, ended bool, since time
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiting, h.held = report.Waiting, len(report.Held)
-	since = h.since
 	if err == nil {
-		ended = h.failing != nil
-		h.started, h.failing, h.since, h.last = true, nil, time.Time{}, time.Now()
+		h.started, h.last = true, time.Now()
 		h.conflicts, h.refused = map[string]int{}, len(report.Refusals)
 		h.findings, h.orphans, h.postponed = len(report.Findings), len(report.Orphans), len(report.Postponed)
 		for _, c := range report.Conflicts {
 			h.conflicts[c.Key.GroupResource().String()]++
 		}
+	}
+	return h.outcome(err)
+}
+
+// outcome notes whether something failed.
+func (h *Health) outcome(err error) (first, ended bool, since time.Time) {
+	since = h.since
+	if err == nil {
+		ended = h.failing != nil
+		h.failing, h.since = nil, time.Time{}
 		return false, ended, since
 	}
 	first = h.failing == nil || h.failing.Error() != err.Error()
@@ -74,4 +84,19 @@ func (h *Health) cycle(report *Report, err error) (first, ended bool, since time
 	}
 	h.failing = err
 	return first, false, h.since
+}
+
+// standby notes whether another agent leads.
+func (h *Health) standby(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.standing = on
+}
+
+// followed notes how a standby fares. What it returns is as of cycle.
+func (h *Health) followed(waiting int, err error) (first, ended bool, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting = waiting
+	return h.outcome(err)
 }

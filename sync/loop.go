@@ -42,6 +42,8 @@ type cycler interface {
 	Recheck()
 	Waiting() int
 	Maintain(ctx context.Context, due bool) (done bool, err error)
+	Follow(ctx context.Context) error
+	TakeOver()
 }
 
 // Loop runs a Mirror: it waits for batches, polls and retries, and does nothing
@@ -55,6 +57,8 @@ type Loop struct {
 
 	events   Events // nil for none
 	observer Observer
+	lease    Lease  // nil where no other agent stands by
+	relist   func() // nil, or called when the first cycle has finished
 
 	recheck atomic.Bool     // the next cycle asks the remote first
 	upkeep  atomic.Bool     // maintenance is due after the next cycle
@@ -90,8 +94,10 @@ func (l *Loop) cycle(ctx context.Context) (*Report, error) {
 }
 
 // Run works until ctx ends. Then it makes one last flush, within the grace time,
-// and returns that flush's error.
+// and returns that flush's error. When the lease is lost it ends at once, with ErrLeaseLost.
 func (l *Loop) Run(ctx context.Context) error {
+	ctx, cancel := l.underLease(ctx)
+	defer cancel()
 	var tries, unproven int
 	var poll, again, refused alarm
 	defer poll.stop()
@@ -238,6 +244,9 @@ func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error
 
 // finish flushes what is left, on a context that the signal did not end.
 func (l *Loop) finish(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), ErrLeaseLost) {
+		return ErrLeaseLost
+	}
 	if l.started.IsZero() {
 		// Half a first sync is no backup.
 		l.log.Info("stopping before the first sync was finished; the next start lists everything again")
@@ -245,6 +254,8 @@ func (l *Loop) finish(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.pace.Grace)
 	defer cancel()
+	ctx, done := l.underLease(ctx)
+	defer done()
 	objects, _ := l.batch.Size()
 	l.log.WithField("objects", objects+l.mirror.Waiting()).Info("stopping; last flush")
 	report, err := l.cycle(ctx)
@@ -281,6 +292,9 @@ func (l *Loop) done(report *Report, err error) {
 		l.started = time.Now()
 		l.log.WithFields(logrus.Fields{"objects": report.Objects(), "held": len(report.Held), "unreadable": len(report.Failing)}).
 			Info("in sync; watching")
+		if l.relist != nil {
+			l.relist()
+		}
 	case err != nil && first && !errors.Is(err, context.Canceled):
 		l.log.WithError(err).WithField("waiting", report.Waiting).Error("cycle did not finish; changes are kept, it is tried again")
 	case err != nil:

@@ -31,12 +31,14 @@ type fakeMirror struct {
 
 // record is what a fakeMirror was asked.
 type record struct {
-	cycles   []time.Time
-	entries  [][]string // of each cycle
-	spills   []time.Time
-	spilled  []string
-	rechecks []time.Time
-	upkeeps  []time.Time
+	cycles    []time.Time
+	entries   [][]string // of each cycle
+	spills    []time.Time
+	spilled   []string
+	rechecks  []time.Time
+	upkeeps   []time.Time
+	follows   []time.Time
+	takeovers int
 }
 
 func (m *fakeMirror) Cycle(ctx context.Context, now time.Time) (*Report, error) {
@@ -75,6 +77,19 @@ func (m *fakeMirror) Recheck() {
 }
 
 func (m *fakeMirror) Waiting() int { return 0 }
+
+func (m *fakeMirror) Follow(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record.follows = append(m.record.follows, time.Now())
+	return nil
+}
+
+func (m *fakeMirror) TakeOver() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record.takeovers++
+}
 
 func (m *fakeMirror) Maintain(_ context.Context, due bool) (bool, error) {
 	m.mu.Lock()

@@ -46,6 +46,8 @@ type Options struct {
 	Observer    Observer // nil for none
 	Again       string   // flags that a command told to a person needs to mean the same, with a space before; may be ""
 	Log         logrus.FieldLogger
+	Lease       Lease  // nil where no other agent stands by
+	Identity    string // of this process, in the message of the commit by which it takes over
 }
 
 // Mirror carries the cluster's objects into git. It is owned by one goroutine;
@@ -93,6 +95,7 @@ type Mirror struct {
 	agreed    time.Time                // when an earlier process moved the base last
 	two       *twoWay                  // nil in mode mirror
 	look      outside                  // files that may lie outside every scope
+	fence     bool                     // another agent led before, and nothing was pushed since
 
 	observer Observer
 	spilled  int // entries that left the batch before it closed
@@ -121,6 +124,7 @@ func NewMirror(opts Options, inbox *Inbox, cluster Cluster, repo *gitstore.Store
 	}
 	if opts.TwoWay != nil {
 		m.two = newTwoWay(*opts.TwoWay)
+		m.two.lease = opts.Lease
 	}
 	return m
 }

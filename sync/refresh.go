@@ -57,6 +57,9 @@ func (m *Mirror) refresh(ctx context.Context) error {
 		return fetchErr // the clone's own state serves until the remote answers
 	}
 	m.stale = false
+	if m.fence { // else changes that another agent pushed long ago would count as late
+		m.forgetShared()
+	}
 	return nil
 }
 

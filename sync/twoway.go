@@ -61,6 +61,7 @@ const (
 type twoWay struct {
 	opts TwoWay
 
+	lease   Lease     // nil where no other agent stands by
 	now     time.Time // of the cycle
 	fresh   bool      // there is no base, and yet there are files: nothing is agreed
 	unknown map[kube.Key]gaps

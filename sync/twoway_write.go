@@ -143,6 +143,11 @@ func (m *Mirror) try(ctx context.Context, judged []*judgement) {
 // makeWrite makes one write. Of a deletion whose object stays for a finalizer the
 // result has the object.
 func (t *twoWay) makeWrite(ctx context.Context, j *judgement) (apply.Result, error) {
+	if t.lease != nil {
+		if err := t.lease.Held(); err != nil {
+			return apply.Result{}, err
+		}
+	}
 	d := &j.decision
 	switch d.Object {
 	case threeway.CreateObject:

@@ -23,6 +23,7 @@ import (
 	"github.com/crmirror/crmirror/cmd/internal/metrics"
 	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube/informer"
+	"github.com/crmirror/crmirror/kube/lease"
 	"github.com/crmirror/crmirror/sync"
 )
 
@@ -205,6 +206,9 @@ type session struct {
 	dry    dryness // of mode two-way
 	shared bool    // only refs are set, beside an agent that may be running
 	whole  bool    // all of history is asked for
+
+	lease    *lease.Lease // nil where no other agent stands by
+	identity string       // of this agent, in the lease
 }
 
 // open connects to the cluster and opens the repository's local side. It does
@@ -245,6 +249,9 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 	if err != nil {
 		return nil, err
 	}
+	if err := a.newLease(s, conn); err != nil {
+		return nil, err
+	}
 	if err := a.openStore(ctx, s); err != nil {
 		return nil, err
 	}
@@ -268,6 +275,7 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 		Namespaces: cfg.Include.Namespaces, CRDs: cfg.Include.CRDs,
 		Guard:  sync.Limits{MaxDeleteObjects: cfg.Guard.MaxDeleteObjects, MaxDeletePercent: cfg.Guard.MaxDeletePercent},
 		TwoWay: twoWay, Observer: observer, Again: a.again, Log: s.log,
+		Lease: s.leaseOf(), Identity: s.identity,
 	}, s.inbox, s.fleet, s.store, s.refs)
 	return s, nil
 }

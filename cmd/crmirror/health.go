@@ -39,9 +39,12 @@ type probes struct {
 	health    func() sync.HealthState
 	pulse     func() informer.Pulse
 	resources func() []informer.ResourceStatus
+	synced    func() bool
 	running   func() map[sync.Operation]time.Time
 	// note, if any, says what a person should know of an agent that is well: that it is a standby.
 	note func() string
+	// lease, if any, says why the lease cannot be used.
+	lease func() error
 }
 
 // check is what one of the checks of a probe came to.
@@ -61,7 +64,12 @@ func (p probes) alive(now time.Time) []check {
 func (p probes) ready(now time.Time) []check {
 	state := p.health()
 	start, git := check{name: "start"}, check{name: "git"}
-	if !state.Started {
+	switch {
+	case state.Standby: // it is ready when it could take over
+		if !p.synced() {
+			start.err = errors.New("the informers are not synced")
+		}
+	case !state.Started:
 		start.err = errors.New("the first sync is not finished")
 	}
 	if state.Failing != nil {
@@ -74,6 +82,11 @@ func (p probes) ready(now time.Time) []check {
 	checks := []check{start, api, git, {name: "remote", err: p.late(now, remotePatience, sync.OpFetch, sync.OpPush)}}
 	if p.note != nil {
 		checks[0].note = p.note()
+	}
+	if p.lease != nil {
+		if err := p.lease(); err != nil {
+			checks = append(checks, check{name: "lease", err: err})
+		}
 	}
 	return append(checks, watches(p.resources())...)
 }

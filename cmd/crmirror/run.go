@@ -78,7 +78,8 @@ func (s *session) serve(ctx context.Context, measured *metrics.Metrics) error {
 		Dirty: func() int { n, _ := s.batch.Size(); return n },
 	})
 	endpoint, err := listenHealth(s.cfg.Health, probes{
-		health: health.State, pulse: s.fleet.Pulse, resources: s.fleet.Status, running: measured.Running,
+		health: health.State, pulse: s.fleet.Pulse, resources: s.fleet.Status, synced: s.fleet.Synced, running: measured.Running,
+		note: s.standing, lease: s.leaseErr,
 	}, measured)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func (s *session) serve(ctx context.Context, measured *metrics.Metrics) error {
 		return err
 	}
 	schedule.Start()
-	err = loop.Run(ctx)
+	err = s.work(ctx, loop, measured.SetLeader)
 	stop()
 	<-schedule.Stop().Done()
 	<-released

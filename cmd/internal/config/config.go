@@ -18,25 +18,26 @@ const (
 // Config is the whole configuration. The yaml tags are the keys of the file;
 // Paths lists them, EnvName says which variable sets one.
 type Config struct {
-	APIVersion string     `yaml:"apiVersion"`
-	Kind       string     `yaml:"kind"`
-	Cluster    string     `yaml:"cluster"`    // [a-z0-9-]; names the cluster in commits, refs and reports; required
-	Mode       string     `yaml:"mode"`       // "mirror" (default) or "two-way"
-	Kubeconfig string     `yaml:"kubeconfig"` // "" = as kubectl finds it, or in-cluster
-	Context    string     `yaml:"context"`    // of the kubeconfig; "" = its current one
-	CacheDir   string     `yaml:"cacheDir"`   // holds the clone of a remote; "" = the user's cache folder
-	Repository Repository `yaml:"repository"`
-	Select     []Rule     `yaml:"select"` // the first that matches an object governs it; default: every custom resource
-	Exclude    []Matcher  `yaml:"exclude"`
-	Include    Include    `yaml:"include"`
-	Redaction  Redaction  `yaml:"redaction"`
-	Batch      Batch      `yaml:"batch"`
-	Apply      Apply      `yaml:"apply"`
-	Guard      Guard      `yaml:"guard"`
-	Schedule   Schedule   `yaml:"schedule"`
-	Log        Log        `yaml:"log"`
-	Health     Health     `yaml:"health"`
-	Timeouts   Timeouts   `yaml:"timeouts"`
+	APIVersion     string         `yaml:"apiVersion"`
+	Kind           string         `yaml:"kind"`
+	Cluster        string         `yaml:"cluster"`    // [a-z0-9-]; names the cluster in commits, refs and reports; required
+	Mode           string         `yaml:"mode"`       // "mirror" (default) or "two-way"
+	Kubeconfig     string         `yaml:"kubeconfig"` // "" = as kubectl finds it, or in-cluster
+	Context        string         `yaml:"context"`    // of the kubeconfig; "" = its current one
+	CacheDir       string         `yaml:"cacheDir"`   // holds the clone of a remote; "" = the user's cache folder
+	Repository     Repository     `yaml:"repository"`
+	Select         []Rule         `yaml:"select"` // the first that matches an object governs it; default: every custom resource
+	Exclude        []Matcher      `yaml:"exclude"`
+	Include        Include        `yaml:"include"`
+	Redaction      Redaction      `yaml:"redaction"`
+	Batch          Batch          `yaml:"batch"`
+	Apply          Apply          `yaml:"apply"`
+	Guard          Guard          `yaml:"guard"`
+	Schedule       Schedule       `yaml:"schedule"`
+	Log            Log            `yaml:"log"`
+	Health         Health         `yaml:"health"`
+	LeaderElection LeaderElection `yaml:"leaderElection"`
+	Timeouts       Timeouts       `yaml:"timeouts"`
 
 	selection kube.Selection
 }
@@ -141,6 +142,16 @@ type Health struct {
 	Pprof  bool   `yaml:"pprof"`  // serve Go's profiles there too; default false
 }
 
+// LeaderElection lets one of several agents of the same path work, and the others stand by.
+type LeaderElection struct {
+	Enabled       bool          `yaml:"enabled"`       // default false
+	Namespace     string        `yaml:"namespace"`     // of the Lease; "" = the pod's own, or the kubeconfig's
+	Name          string        `yaml:"name"`          // of the Lease; "" = LeaseName's
+	LeaseDuration time.Duration `yaml:"leaseDuration"` // others take over so long after the last renewal; whole seconds, default 15s
+	RenewDeadline time.Duration `yaml:"renewDeadline"` // the leader gives up so long after it; default 10s
+	RetryPeriod   time.Duration `yaml:"retryPeriod"`   // between renewals, and tries; default 2s
+}
+
 // Timeouts bound what can hang.
 type Timeouts struct {
 	Git        time.Duration `yaml:"git"`        // one network operation; default 2m
@@ -162,10 +173,11 @@ func defaults() *Config {
 			Poll:            30 * time.Second,
 			RespectManagers: []string{"argocd-controller", "kustomize-controller", "helm", "helm-controller", "kluctl"},
 		},
-		Guard:    Guard{MaxDeleteObjects: 50, MaxDeletePercent: 30},
-		Schedule: Schedule{Resync: "@every 6h", Maintenance: "@daily"},
-		Log:      Log{Level: "info", Format: "text"},
-		Timeouts: Timeouts{Git: 2 * time.Minute, Kubernetes: 30 * time.Second, Grace: 20 * time.Second},
+		Guard:          Guard{MaxDeleteObjects: 50, MaxDeletePercent: 30},
+		Schedule:       Schedule{Resync: "@every 6h", Maintenance: "@daily"},
+		LeaderElection: LeaderElection{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+		Log:            Log{Level: "info", Format: "text"},
+		Timeouts:       Timeouts{Git: 2 * time.Minute, Kubernetes: 30 * time.Second, Grace: 20 * time.Second},
 	}
 }
 

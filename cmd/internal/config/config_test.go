@@ -67,8 +67,10 @@ func TestFullConfig(t *testing.T) {
 		Guard:     Guard{MaxDeleteObjects: 20, MaxDeletePercent: 10},
 		Schedule:  Schedule{Resync: "@every 1h", SnapshotTag: "0 3 * * *"},
 		Log:       Log{Level: "debug", Format: "json"},
-		Health:    Health{Listen: ":8080"},
-		Timeouts:  Timeouts{Git: time.Minute, Kubernetes: 10 * time.Second, Grace: 5 * time.Second},
+		Health:    Health{Listen: ":8080", Pprof: true},
+		LeaderElection: LeaderElection{Enabled: true, Namespace: "ops", Name: "crmirror",
+			LeaseDuration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: 4 * time.Second},
+		Timeouts: Timeouts{Git: time.Minute, Kubernetes: 10 * time.Second, Grace: 5 * time.Second},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
@@ -216,6 +218,11 @@ func TestMistakes(t *testing.T) {
 		{"cron", head + "schedule:\n  resync: daily\n", `%s:6: schedule.resync: "daily" is no schedule: `},
 		{"cron time zone", head + "schedule: {resync: 'TZ=x'}\n", `%s:5: schedule.resync: "TZ=x" is no schedule: a time zone cannot be set here; `},
 		{"log level", head + "log: {level: warning}\n", `%s:5: log.level: is "warning", want error, warn, info, debug`},
+		{"leader election in a repository of one's own", head + "leaderElection: {enabled: true}\n", `%s:5: leaderElection.enabled: a repository of your own is locked by the agent that has it open`},
+		{"name of the lease", head + "leaderElection: {name: a_b}\n", `%s:5: leaderElection.name: "a_b" is no name: `},
+		{"fractions of a second", head + "leaderElection: {leaseDuration: 1500ms}\n", `%s:5: leaderElection.leaseDuration: is 1.5s, want whole seconds, at least 1s`},
+		{"deadline beyond the lease", head + "leaderElection: {renewDeadline: 15s}\n", `%s:5: leaderElection.renewDeadline: is 15s, want less than leaseDuration (15s)`},
+		{"one try only", head + "leaderElection: {retryPeriod: 6s}\n", `%s:5: leaderElection.retryPeriod: is 6s, want at most half of renewDeadline (10s)`},
 		{"listen", head + "health: {listen: '8080'}\n", `%s:5: health.listen: "8080" is no address; write it like :8080 or 127.0.0.1:8080`},
 	}
 	for _, tt := range tests {

@@ -22,6 +22,7 @@ func (c *Config) validate(p *places) {
 	c.validateRepository(p)
 	c.validateRules(p)
 	c.validateTimes(p)
+	c.validateLease(p)
 	if c.Batch.MaxObjects < 1 {
 		p.report("batch.maxObjects", "is %d, want at least 1", c.Batch.MaxObjects)
 	}
