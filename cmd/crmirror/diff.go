@@ -20,6 +20,9 @@ type diffResult struct {
 	Commit        string       `json:"commit"`
 	Objects       []objectDiff `json:"objects"`
 	OnlyInCluster []string     `json:"onlyInCluster,omitempty"`
+	// NotCompared and Beside are as in verify: what a diff does not show.
+	NotCompared []notComparedResult `json:"notCompared,omitempty"`
+	Beside      []differenceResult  `json:"beside,omitempty"`
 	// Findings are as in verify. A fatal one says that not all could be compared.
 	Findings []findingResult `json:"findings,omitempty"`
 }
@@ -55,7 +58,7 @@ func (a *app) diff(ctx context.Context, c *comparison, v *restore.Verification, 
 	if err != nil {
 		return err
 	}
-	result := diffResult{Commit: v.Commit.String(), Objects: []objectDiff{}, Findings: findingResults(v.Findings)}
+	result := newDiffResult(v)
 	color := format == outputText && isTerminal(a.env.stdout)
 	for i := range v.Differences {
 		d := &v.Differences[i]
@@ -80,9 +83,7 @@ func (a *app) diff(ctx context.Context, c *comparison, v *restore.Verification, 
 	if format == outputJSON {
 		err = writeJSON(a.env.stdout, result)
 	} else {
-		var aside strings.Builder
-		writeFindings(&aside, result.Findings)
-		_, err = fmt.Fprint(a.env.stderr, aside.String()) // no part of a diff
+		_, err = fmt.Fprint(a.env.stderr, result.aside()) // no part of a diff
 	}
 	if err != nil {
 		return err
@@ -92,6 +93,23 @@ func (a *app) diff(ctx context.Context, c *comparison, v *restore.Verification, 
 		return errDifferences
 	}
 	return nil
+}
+
+// newDiffResult is the result without its diffs.
+func newDiffResult(v *restore.Verification) *diffResult {
+	return &diffResult{
+		Commit: v.Commit.String(), Objects: []objectDiff{}, Findings: findingResults(v.Findings),
+		NotCompared: notComparedResults(v.NotCompared), Beside: differenceResults(v.Beside),
+	}
+}
+
+// aside tells people what the diffs do not show.
+func (r *diffResult) aside() string {
+	var out strings.Builder
+	writeNotCompared(&out, r.NotCompared)
+	writeBeside(&out, r.Beside)
+	writeFindings(&out, r.Findings)
+	return out.String()
 }
 
 // diffOf shows one object. One that cannot be shown says why; the error is about cluster or repository.

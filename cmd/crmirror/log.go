@@ -128,6 +128,9 @@ func (a *app) logObject(ctx context.Context, s *session, req *logRequest, at git
 }
 
 func isTerminal(w io.Writer) bool {
+	if out, ok := w.(*watched); ok {
+		w = out.Writer
+	}
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

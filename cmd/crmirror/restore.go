@@ -27,6 +27,7 @@ type restoreRequest struct {
 	concurrency int
 	save        string   // file for the live objects
 	report      *os.File // --report, or nil
+	reported    bool     // the report was written, or could not be
 	format      outputFormat
 }
 
@@ -74,7 +75,11 @@ func (a *app) restoreCommand() *cobra.Command {
 			}
 			defer func() { _ = req.report.Close() }() // it is closed already if it was written
 		}
-		return a.restore(cmd.Context(), cfg, req)
+		err = a.restore(cmd.Context(), cfg, req)
+		if err != nil && req.report != nil && !req.reported {
+			err = errors.Join(err, writeJSON(req.report, newFailure(cmd.Context(), cmd.Name(), err)), req.report.Close())
+		}
+		return err
 	}
 	return cmd
 }

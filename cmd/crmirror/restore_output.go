@@ -143,6 +143,7 @@ func findingResults(findings []restore.Finding) []findingResult {
 // cannot be.
 func (r *restoreResult) write(w io.Writer, req *restoreRequest) error {
 	var mistakes []error
+	req.reported = true
 	if req.report != nil {
 		mistakes = append(mistakes, writeJSON(req.report, r), req.report.Close())
 	}

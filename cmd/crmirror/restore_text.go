@@ -138,7 +138,7 @@ func writeGroup(out *strings.Builder, group []*objectResult) {
 	}
 	text := group[0].resource + " " + strings.Join(names, ", ")
 	if n := len(group) - named; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
+		text += fmt.Sprintf(" and %d more (-o json names them)", n)
 	}
 	if reason := group[0].Reason; reason != "" {
 		text += ": " + reason

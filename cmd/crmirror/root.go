@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes, as the README promises them.
@@ -40,11 +42,16 @@ var errDifferences = errors.New("done, but with differences")
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, env environment) int {
+	out := &watched{Writer: env.stdout}
+	env.stdout = out
 	root := rootCommand(env)
 	root.SetArgs(env.args[1:])
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !out.wrote && wantsJSON(cmd) {
+		err = errors.Join(err, writeJSON(out, newFailure(ctx, cmd.Name(), err)))
+	}
 	var usage *usageError
 	switch {
 	case err == nil:
@@ -78,6 +85,8 @@ It finds the cluster as kubectl does.`,
 		SilenceUsage:  true,
 		Args:          usageArgs(onlyCommands),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Not in the commands, so that none can be without it.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return emptyFlags(cmd.Flags()) },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -126,6 +135,28 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// emptyFlags finds flags that were given without a value, all at once: mostly a variable of a script that is not set.
+//
+// Invariant: an empty value never stands for a default, such as the newest commit, every namespace or another
+// cluster (TestEmptyFlags).
+func emptyFlags(flags *pflag.FlagSet) error {
+	var mistakes []error
+	flags.Visit(func(f *pflag.Flag) { // those that were given
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values := list.GetSlice()
+			empty = len(values) == 0 || slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" })
+		}
+		if empty {
+			mistakes = append(mistakes, fmt.Errorf("--%s: is empty; give a value, or leave it out", f.Name))
+		}
+	})
+	if len(mistakes) == 0 {
+		return nil
+	}
+	return usagef("%w", errors.Join(mistakes...))
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -54,8 +54,9 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare a cluster with a commit: is it what git says?",
-		Long: `Read back everything that a commit has and compare it with the cluster, field by field. Each difference is named with its
-likely cause: a default, or the field manager that made it. It writes nothing, and may be run beside the agent.
+		Long: `Read back everything that a commit has and compare it with the cluster, field by field. Each difference is told with its
+likely cause: a default, or the field manager that made it; of many objects of which the same is to be said, the first five
+are named, and all with -o json. It writes nothing, and may be run beside the agent.
 
 Objects that only the cluster has are listed, and are no difference. --at takes a commit, a tag or a branch, or a date:
 ` + dateForms + `.
@@ -117,12 +118,18 @@ func newVerification(c *comparison, v *restore.Verification) *verification {
 		Repository: c.repository(), Path: c.cfg.Repository.Path, Commit: v.Commit.String(), Time: v.Time, ClusterUID: v.ClusterUID,
 		Same: v.Same(), Objects: v.Objects, Equal: v.Equal, Findings: findingResults(v.Findings),
 		Differences: append([]differenceResult{}, differenceResults(v.Differences)...), Beside: differenceResults(v.Beside),
-	}
-	for _, n := range v.NotCompared {
-		out.NotCompared = append(out.NotCompared, notComparedResult{Object: n.Key.String(), Fields: n.Fields})
+		NotCompared: notComparedResults(v.NotCompared),
 	}
 	for _, key := range v.Extra {
 		out.OnlyInCluster = append(out.OnlyInCluster, key.String())
+	}
+	return out
+}
+
+func notComparedResults(objects []restore.NotCompared) []notComparedResult {
+	var out []notComparedResult
+	for _, n := range objects {
+		out = append(out, notComparedResult{Object: n.Key.String(), Fields: n.Fields})
 	}
 	return out
 }
@@ -176,6 +183,8 @@ func (v *verification) text(told map[string]bool) string {
 		out.WriteString("\nNot as git has them:\n")
 	}
 	writeGroups(&out, objects)
+	writeNotCompared(&out, v.NotCompared)
+	writeBeside(&out, v.Beside)
 	v.aside(&out)
 	return out.String()
 }
@@ -190,24 +199,34 @@ func writeGroups(out *strings.Builder, objects []*objectResult) {
 	}
 }
 
-// aside tells what is no difference.
+// writeNotCompared tells of what counts as equal only as far as it could be compared.
+func writeNotCompared(out *strings.Builder, objects []notComparedResult) {
+	if len(objects) == 0 {
+		return
+	}
+	fields := 0
+	for _, n := range objects {
+		fields += len(n.Fields)
+	}
+	out.WriteString(clean("Not compared: %s of %s, of which git has only digests; compare them with --redaction-key-file.\n",
+		counted(fields, "field"), counted(len(objects), "object")))
+}
+
+// writeBeside tells of what differs and was not asked for.
+func writeBeside(out *strings.Builder, beside []differenceResult) {
+	if len(beside) == 0 {
+		return
+	}
+	out.WriteString("\nNot selected, only what the others stand on, which is no difference:\n")
+	var objects []*objectResult
+	for i := range beside {
+		objects = append(objects, beside[i].object())
+	}
+	writeGroups(out, objects)
+}
+
+// aside tells what only the cluster has, and what to look at.
 func (v *verification) aside(out *strings.Builder) {
-	if len(v.NotCompared) > 0 {
-		fields := 0
-		for _, n := range v.NotCompared {
-			fields += len(n.Fields)
-		}
-		out.WriteString(clean("%s of %s were not compared: git has only their digests, and they need --redaction-key-file.\n",
-			counted(fields, "field"), counted(len(v.NotCompared), "object")))
-	}
-	if len(v.Beside) > 0 {
-		out.WriteString("\nNot selected, only what the others stand on, which is no difference:\n")
-		var objects []*objectResult
-		for i := range v.Beside {
-			objects = append(objects, v.Beside[i].object())
-		}
-		writeGroups(out, objects)
-	}
 	if len(v.OnlyInCluster) > 0 {
 		out.WriteString(clean("\nOnly in the cluster, which is no difference:\n"))
 	}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/crmirror/crmirror/sync/restore"
+)
+
+// called runs a command line, without a cluster.
+func called(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err strings.Builder
+	code = run(ctx, environment{args: append([]string{"crmirror"}, args...), stdout: &out, stderr: &err, environ: []string{"KUBECONFIG=/nowhere"}})
+	return code, out.String(), err.String()
+}
+
+// A value that a script lost is no wish for the default.
+func TestEmptyFlags(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"restore", "--at", ""}, []string{"--at"}},
+		{[]string{"verify", "--at="}, []string{"--at"}},
+		{[]string{"diff", "-n", ""}, []string{"--namespace"}},
+		{[]string{"log", "widgets", "web", "--at", ""}, []string{"--at"}},
+		{[]string{"log", "--deleted", "--since", ""}, []string{"--since"}},
+		{[]string{"restore", "-n", "shop,"}, []string{"--namespace"}},
+		{[]string{"restore", "-n", " "}, []string{"--namespace"}},
+		{[]string{"restore", "--resources", "", "--names", "", "-l", "", "--map-namespace", ""}, []string{"--resources", "--names", "--selector", "--map-namespace"}},
+		{[]string{"restore", "--context", "", "--kubeconfig", ""}, []string{"--context", "--kubeconfig"}},
+		{[]string{"backup", "--path", ""}, []string{"--path"}},
+	} {
+		code, stdout, stderr := called(t.Context(), append(tt.args, "--repo", t.TempDir())...)
+		if code != exitUsage || stdout != "" {
+			t.Errorf("%q: got exit code %d and %q, want %d and nothing", tt.args, code, stdout, exitUsage)
+		}
+		for _, flag := range tt.want {
+			if !strings.Contains(stderr, flag+": is empty") {
+				t.Errorf("%q: got %q, want that %s is empty", tt.args, stderr, flag)
+			}
+		}
+	}
+}
+
+// Whoever reads a command's report as JSON is told of a failure there, too.
+func TestFailureIsReported(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	for _, tt := range []struct {
+		ctx    context.Context
+		args   []string
+		want   map[string]any
+		report bool
+	}{
+		{t.Context(), []string{"restore", "--repo", nowhere}, map[string]any{"complete": false}, true},
+		{t.Context(), []string{"restore", "--repo", nowhere, "--at", ""}, map[string]any{"complete": false}, false},
+		{t.Context(), []string{"restore", "--no-such-flag"}, map[string]any{"complete": false}, false},
+		{t.Context(), []string{"verify", "--repo", nowhere}, map[string]any{"same": false}, false},
+		{t.Context(), []string{"diff", "--repo", nowhere}, map[string]any{}, false},
+		{t.Context(), []string{"log", "--deleted", "--repo", nowhere}, map[string]any{}, false},
+		{canceled, []string{"log", "--deleted", "--repo", "http://127.0.0.1:1/x", "--cache-dir", t.TempDir()}, map[string]any{"interrupted": true}, false},
+	} {
+		args := append([]string{tt.args[0], "-o", "json"}, tt.args[1:]...)
+		report := filepath.Join(t.TempDir(), "report.json")
+		if tt.report {
+			args = append(args, "--report", report)
+		}
+		_, stdout, stderr := called(tt.ctx, args...)
+		texts := []string{stdout}
+		if tt.report {
+			content, err := os.ReadFile(report)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, string(content))
+		}
+		for _, text := range texts {
+			var got map[string]any
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Errorf("%q: got %q (%v), want a report; stderr: %s", args, text, err, stderr)
+				continue
+			}
+			if told, _ := got["error"].(string); told == "" {
+				t.Errorf("%q: got %v, want the error", args, got)
+			}
+			delete(got, "error")
+			for key, want := range tt.want {
+				if got[key] != want {
+					t.Errorf("%q: %s is %v, want %v", args, key, got[key], want)
+				}
+			}
+			if len(got) != len(tt.want) {
+				t.Errorf("%q: got %v, want %v", args, got, tt.want)
+			}
+		}
+	}
+	if _, stdout, _ := called(t.Context(), "restore", "--repo", nowhere); stdout != "" {
+		t.Errorf("for people: got %q, want nothing", stdout)
+	}
+}
+
+// What was not compared is told by diff as by verify.
+func TestDiffTellsWhatItLacks(t *testing.T) {
+	v := &restore.Verification{
+		NotCompared: []restore.NotCompared{{Fields: []string{"spec.password"}}},
+		Beside:      []restore.Difference{{State: restore.Differs, Reason: "older"}},
+	}
+	result := newDiffResult(v)
+	if text := result.aside(); !strings.Contains(text, "Not compared: 1 field of 1 object,") || !strings.Contains(text, "differs: older") {
+		t.Errorf("got %q, want what was not compared, and what lies beside", text)
+	}
+	if len(result.NotCompared) != 1 || len(result.Beside) != 1 {
+		t.Errorf("got %+v, want both", result)
+	}
+	if text := newDiffResult(&restore.Verification{}).aside(); text != "" {
+		t.Errorf("everything compared: got %q", text)
+	}
+}
