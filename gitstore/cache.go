@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/crmirror/crmirror/gitstore/pack"
 	"github.com/crmirror/crmirror/gitstore/refs"
 	"github.com/crmirror/crmirror/gitstore/remote"
@@ -55,6 +57,10 @@ func (s *Store) openCache(ctx context.Context) error {
 		}
 		if isDiskError(err) || ctx.Err() != nil {
 			return fmt.Errorf("open cache %s: %w", s.opts.Dir, err)
+		}
+		var other *otherRemoteError
+		if errors.As(err, &other) {
+			return s.turnTo(ctx, other)
 		}
 		s.opts.Log.WithError(err).WithField("cache", s.opts.Dir).Warn("cache cannot be used")
 		return s.renew()
@@ -128,7 +134,7 @@ func (s *Store) reopenCache() error {
 		return err
 	}
 	if was := s.config.Raw.Section("remote").Subsection("origin").Option("url"); was != s.remote.String() {
-		return fmt.Errorf("it is a clone of %s", was)
+		return &otherRemoteError{was: was}
 	}
 	if err := s.db.Check(); err != nil {
 		return err
@@ -198,6 +204,28 @@ func (s *Store) checkHistory() error {
 	return nil
 }
 
+// otherRemoteError says that a cache is a sound clone, of another remote.
+type otherRemoteError struct{ was string }
+
+func (e *otherRemoteError) Error() string { return "it is a clone of " + e.was }
+
+// turnTo gives up a clone of another remote for one of ours.
+//
+// Invariant: that clone may be the last copy at hand, so it goes only once our remote has answered
+// (TestCacheOfAnotherRemote).
+func (s *Store) turnTo(ctx context.Context, other *otherRemoteError) error {
+	session, err := s.remote.Open(ctx)
+	if err == nil {
+		err = session.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("open cache %s: %w, and is kept until %s can be read: %w", s.opts.Dir, other, s.remote, err)
+	}
+	s.opts.Log.WithFields(logrus.Fields{"cache": s.opts.Dir, "was": other.was, "remote": s.remote.String()}).
+		Warn("cache is a clone of another repository, cloning anew")
+	return s.replace()
+}
+
 // damagedFile marks, in the clone, that something in it could not be read.
 const damagedFile = "crmirror-damaged"
 
@@ -215,6 +243,11 @@ func (s *Store) distrust(err error) error {
 // renew replaces a clone that is not to be trusted by an empty one.
 func (s *Store) renew() error {
 	s.opts.Log.WithField("cache", s.opts.Dir).Warn("cache is damaged, cloning anew")
+	return s.replace()
+}
+
+// replace makes an empty clone of the remote out of whatever is there.
+func (s *Store) replace() error {
 	if err := s.wipe(); err != nil {
 		return err
 	}

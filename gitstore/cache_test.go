@@ -196,3 +196,34 @@ func TestWorktreeTurned(t *testing.T) {
 		t.Errorf("a person's setting is now %q", got)
 	}
 }
+
+// TestCacheOfAnotherRemote: a folder that has a clone of another remote is taken over once ours has answered, and not
+// before: that clone may be the last copy at hand.
+func TestCacheOfAnotherRemote(t *testing.T) {
+	first, second := bareRepo(t), bareRepo(t)
+	dir := filepath.Join(t.TempDir(), "cache")
+	a := open(t, Options{URL: first, Dir: dir})
+	fetch(t, a)
+	commit(t, a, "1", put("a", "1"))
+	push(t, a)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), Options{URL: first + "-gone", Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), "it is a clone of "+first) || !strings.Contains(err.Error(), "is kept until") {
+		t.Fatalf("another remote that does not answer: got %v, want an error that names the clone", err)
+	}
+	if got := git(t, filepath.Join(dir, "repo.git"), "log", "--format=%s", "main"); got != "1" {
+		t.Errorf("log of the clone: %q, want it as it was", got)
+	}
+	b := open(t, Options{URL: second, Dir: dir})
+	fetch(t, b)
+	if !b.Head().IsZero() {
+		t.Errorf("head: %s, want that of an empty remote", b.Head())
+	}
+	commit(t, b, "2", put("b", "2"))
+	push(t, b)
+	if diff := cmp.Diff(map[string]string{"b": "2"}, cloneFiles(t, second)); diff != "" {
+		t.Errorf("clone (-want +got):\n%s", diff)
+	}
+}

@@ -52,5 +52,8 @@ var (
 // RefusedError carries the server's words about a push it turned down.
 type RefusedError = remote.RefusedError
 
+// CredentialError names a file with a secret that cannot be used; no server was asked.
+type CredentialError = remote.CredentialError
+
 // HostKeyError says which key an ssh server offered and what to do.
 type HostKeyError = remote.HostKeyError

@@ -31,6 +31,9 @@ const minAbbreviation = 4
 // abbreviated hash is that of several commits.
 func (s *Store) Resolve(ctx context.Context, rev string) (Hash, error) {
 	h, err := s.resolve(ctx, rev)
+	if err != nil && rev == "" {
+		return Hash{}, fmt.Errorf("find the newest commit: %w", err)
+	}
 	if err != nil {
 		return Hash{}, fmt.Errorf("find revision %q: %w", rev, err)
 	}
@@ -40,7 +43,7 @@ func (s *Store) Resolve(ctx context.Context, rev string) (Hash, error) {
 func (s *Store) resolve(ctx context.Context, rev string) (Hash, error) {
 	if rev == "HEAD" || rev == "" {
 		if s.head.IsZero() {
-			return Hash{}, fmt.Errorf("%w: branch %s has no commits", ErrNoRevision, s.branch)
+			return Hash{}, s.noCommits(ctx)
 		}
 		return s.head, nil
 	}
@@ -61,6 +64,43 @@ func (s *Store) resolve(ctx context.Context, rev string) (Hash, error) {
 	}
 	return s.commitOf(named)
 }
+
+// noCommits says why the store's branch has no commit, and where there are some.
+func (s *Store) noCommits(ctx context.Context) error {
+	if s.layout.own {
+		all, err := s.refs.All()
+		switch {
+		case err != nil:
+			return err
+		case len(all) == 0:
+			return fmt.Errorf("%w: %s has no commits yet", ErrNoRevision, s.where())
+		}
+		return fmt.Errorf("%w: %s has none on branch %s; those that have some are listed by: git -C %s branch", ErrNoRevision, s.where(), s.branch, s.opts.Dir)
+	}
+	session, err := s.remote.Open(ctx)
+	if err != nil {
+		return err
+	}
+	var branches []string
+	for ref := range session.Refs.Hashes {
+		if name, ok := strings.CutPrefix(ref, "refs/heads/"); ok {
+			branches = append(branches, name)
+		}
+	}
+	slices.Sort(branches)
+	more := ""
+	if n := len(branches) - maxNamed; n > 0 {
+		branches, more = branches[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	err = fmt.Errorf("%w: %s has no commits yet", ErrNoRevision, s.where())
+	if len(branches) > 0 {
+		err = fmt.Errorf("%w: %s has none on branch %s, but on %s%s", ErrNoRevision, s.where(), s.branch, strings.Join(branches, ", "), more)
+	}
+	return errors.Join(err, session.Close())
+}
+
+// maxNamed bounds how many branches an error names.
+const maxNamed = 10
 
 // where names the repository, for errors.
 func (s *Store) where() string {

@@ -259,3 +259,24 @@ func TestFilesAt(t *testing.T) {
 		}
 	}
 }
+
+// TestResolveNoCommits: an empty repository, and a branch that there is not, are told apart, and where there are
+// commits is said.
+func TestResolveNoCommits(t *testing.T) {
+	bare := bareRepo(t)
+	s := open(t, Options{URL: bare, Dir: filepath.Join(t.TempDir(), "empty")})
+	fetch(t, s)
+	if _, err := s.Resolve(t.Context(), ""); !errors.Is(err, ErrNoRevision) || !strings.Contains(err.Error(), "has no commits yet") {
+		t.Errorf("an empty remote: got %v", err)
+	}
+	commit(t, s, "1", put("a", "1"))
+	push(t, s)
+	wrong := open(t, Options{URL: bare, Branch: "wrong", Dir: filepath.Join(t.TempDir(), "wrong")})
+	fetch(t, wrong)
+	own := open(t, Options{Branch: "wrong", Dir: bare})
+	for want, s := range map[string]*Store{"none on branch wrong, but on main": wrong, "none on branch wrong; those that": own} {
+		if _, err := s.Resolve(t.Context(), ""); !errors.Is(err, ErrNoRevision) || !strings.Contains(err.Error(), want) {
+			t.Errorf("a wrong branch: got %v, want %q in it", err, want)
+		}
+	}
+}

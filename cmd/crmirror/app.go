@@ -367,8 +367,13 @@ func cacheDir(cfg *config.Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a folder for the clone: %w; name one with --cache-dir", err)
 	}
+	return filepath.Join(base, "crmirror", cfg.Cluster+"-"+repositoryDigest(cfg)), nil
+}
+
+// repositoryDigest tells remote, branch and path from others, in a few characters.
+func repositoryDigest(cfg *config.Config) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{cfg.Repository.URL, cfg.Repository.Branch, cfg.Repository.Path}, "\x00")))
-	return filepath.Join(base, "crmirror", cfg.Cluster+"-"+hex.EncodeToString(sum[:6])), nil
+	return hex.EncodeToString(sum[:6])
 }
 
 // repository names the repository for people, without credentials.

@@ -23,6 +23,9 @@ func resolveAt(ctx context.Context, store *gitstore.Store, at string, zone *time
 	if errors.Is(err, gitstore.ErrNoRevision) && at != "" && at != "HEAD" {
 		_, until, dateErr := parseDate(at, time.Now().In(zone))
 		if dateErr != nil {
+			if strings.ContainsAny(at, "~^@") {
+				return gitstore.Hash{}, gitstore.CommitInfo{}, usagef("%w; of git's notation ~, ^ and @ are not taken: give a hash, as crmirror log and git log tell it", err)
+			}
 			return gitstore.Hash{}, gitstore.CommitInfo{}, usagef("%w; nor is it a date: %w", err, dateErr)
 		}
 		commit, err = store.At(ctx, until)

@@ -27,7 +27,7 @@ func TestClean(t *testing.T) {
 	if got := clean("%d\t%t\n", 1, true); got != "1\ttrue\n" {
 		t.Errorf("numbers and our own format: %q", got)
 	}
-	if got := explain(errors.New("one\n\ttwo\x1b[31m")); got != "one\n    two?[31m" {
+	if got := explain(errors.New("one\n\ttwo\x1b[31m"), false); got != "one\n    two?[31m" {
 		t.Errorf("explain: %q", got)
 	}
 }

@@ -177,6 +177,7 @@ func TestLogIsRefused(t *testing.T) {
 		{[]string{"--deleted", "--diff"}, 2, []string{"--diff is for one object"}},
 		{[]string{"widgets", "web", "--since", "2026-11-01"}, 2, []string{"go with --deleted"}},
 		{append([]string{"widgets", "web", "-n", "shop", "--at", "nowhere"}, repo...), 2, []string{`"nowhere"`, "nor is it a date", "2h ago"}},
+		{append([]string{"widgets", "web", "-n", "shop", "--at", "HEAD~2"}, repo...), 2, []string{`"HEAD~2"`, "~, ^ and @ are not taken", "hash"}},
 		{append([]string{"widgets", "web", "-n", "shop", "--at", "2026-10-01"}, repo...), 1, []string{"the first one of branch main is of 2026-11-01"}},
 		{append([]string{"widgets", "web"}, repo...), 1, []string{"there is one in namespace shop: add -n shop"}},
 		{append([]string{"widgets", "nobody", "-n", "shop"}, repo...), 1, []string{"widgets.log.example.dev shop/nobody", "crmirror log --deleted --repo"}},

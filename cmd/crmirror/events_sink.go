@@ -37,7 +37,7 @@ func (s *loudSink) tell(err error) {
 	defer s.mu.Unlock()
 	switch {
 	case err != nil && !s.failing:
-		s.log.WithError(err).WithField("next", nextStep(err)).Warn("no events are written on objects; everything else goes on")
+		s.log.WithError(err).WithField("next", nextStep(err, false)).Warn("no events are written on objects; everything else goes on")
 	case err == nil && s.failing:
 		s.log.Info("events are written on objects again")
 	}

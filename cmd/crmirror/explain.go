@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,23 +29,28 @@ func refusesRefs(err error) bool {
 }
 
 // explain writes an error for people: what is wrong and, where that can be
-// told, the next thing to do.
-func explain(err error) string {
+// told, the next thing to do. reads says that the command only reads the repository.
+func explain(err error, reads bool) string {
 	text := err.Error()
-	if next := nextStep(err); next != "" {
+	if next := nextStep(err, reads); next != "" {
 		text += "\n" + next
 	}
 	return strings.ReplaceAll(cleanLines(text), "\n", "\n  ")
 }
 
-func nextStep(err error) string {
+func nextStep(err error, reads bool) string {
+	var credential *gitstore.CredentialError
 	var request *url.Error // of the API server: git's own errors have their classes
 	var rejected *apply.Rejected
 	switch {
 	case errors.As(err, &rejected):
 		return nextAfter(rejected.Verdict)
+	case errors.As(err, &credential):
+		return nextCredential(credential.What)
+	case errors.Is(err, gitstore.ErrAuth) && reads:
+		return "Check --token-file or --ssh-key-file, or repository.auth: the token or key has to allow reading this repository."
 	case errors.Is(err, gitstore.ErrAuth):
-		return "Check repository.auth: the token or key has to allow pushing to this repository."
+		return "Check --token-file or --ssh-key-file, or repository.auth: the token or key has to allow pushing to this repository."
 	case refusesRefs(err):
 		return "If it takes nothing but branches, let crmirror keep its own refs among them: repository.refs: refs/heads/crmirror."
 	case errors.Is(err, gitstore.ErrNotAtomic):
@@ -53,14 +59,14 @@ func nextStep(err error) string {
 		return "If the branch is protected, let crmirror push to a branch of its own (repository.branch: crmirror) " +
 			"and merge that by pull requests, or allow its account to push."
 	case errors.Is(err, gitstore.ErrNotFound):
-		return "Check repository.url; a forge also says so when the account may not see the repository."
+		return "Check --repo, or repository.url; a forge also says so when the account may not see the repository."
 	case errors.Is(err, gitstore.ErrInUse):
 		return "Stop the other one, or name another folder with --cache-dir."
 	case errors.Is(err, gitstore.ErrUnreachable) && errors.As(err, &x509.UnknownAuthorityError{}):
 		return "If the server's certificate is signed by an authority of your own, name the file with that authority's certificate " +
 			"in repository.auth.caFile."
 	case errors.Is(err, gitstore.ErrUnreachable):
-		return "Check repository.url and the network between here and there."
+		return "Check --repo, or repository.url, and the network between here and there."
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept the credentials of this kubeconfig; try: kubectl get namespaces"
 	case apierrors.IsForbidden(err):
@@ -71,6 +77,22 @@ func nextStep(err error) string {
 		return "It took longer than the timeouts in the configuration allow; the next start goes on from there."
 	}
 	return ""
+}
+
+// nextCredential is the next step when a file with a secret cannot be used.
+func nextCredential(what string) string {
+	switch what {
+	case "token":
+		return "Name a file that holds the token alone: --token-file, or repository.auth.tokenFile."
+	case "ssh key":
+		return "Name a file that holds a private key, as ssh-keygen writes it: --ssh-key-file, or repository.auth.sshKeyFile."
+	}
+	return "Check the files that repository.auth names."
+}
+
+// readsOnly tells whether a command takes from the repository and never pushes to it.
+func readsOnly(command string) bool {
+	return slices.Contains([]string{"restore", "verify", "diff", "log"}, command)
 }
 
 const unreachable = "The API server cannot be reached; try: kubectl get namespaces"

@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/crmirror/crmirror/cmd/internal/config"
+	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/sync/restore"
 )
 
@@ -120,5 +125,52 @@ func TestDiffTellsWhatItLacks(t *testing.T) {
 	}
 	if text := newDiffResult(&restore.Verification{}).aside(); text != "" {
 		t.Errorf("everything compared: got %q", text)
+	}
+}
+
+// The next step after credentials that do not do is one of the command that was called.
+func TestNextStepOfCredentials(t *testing.T) {
+	missing := &gitstore.CredentialError{What: "token", Err: fs.ErrNotExist}
+	for _, tt := range []struct {
+		err   error
+		reads bool
+		want  string
+	}{
+		{fmt.Errorf("fetch: %w", gitstore.ErrAuth), readsOnly("restore"), "allow reading"},
+		{fmt.Errorf("fetch: %w", gitstore.ErrAuth), readsOnly("backup"), "allow pushing"},
+		{fmt.Errorf("fetch: %w", missing), true, "--token-file"},
+	} {
+		text := explain(tt.err, tt.reads)
+		if !strings.Contains(text, tt.want) || strings.Contains(text, "allow") != strings.HasPrefix(tt.want, "allow") {
+			t.Errorf("got %q, want %q in it", text, tt.want)
+		}
+	}
+	if !errors.Is(missing, gitstore.ErrAuth) || strings.Contains(missing.Error(), "not authorized") {
+		t.Errorf("got %v, want an ErrAuth that says nothing of a server", missing)
+	}
+}
+
+// Two remotes have two caches in one folder.
+func TestOwnCaches(t *testing.T) {
+	cfg := func(url string) *config.Config {
+		c := &config.Config{CacheDir: "x"}
+		c.Repository.URL = url
+		return withOwnCache(c, "restore")
+	}
+	a, b := cfg("https://a.example.com/x"), cfg("https://b.example.com/x")
+	if a.CacheDir == b.CacheDir || filepath.Dir(a.CacheDir) != "x" || a.CacheDir != cfg(a.Repository.URL).CacheDir {
+		t.Errorf("got %s and %s, want two folders, always the same, in x", a.CacheDir, b.CacheDir)
+	}
+}
+
+// What is wrong with a plan's file is said alone.
+func TestRefusedInputs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := called(t.Context(), "restore", "--plan", file)
+	if code != exitUsage || !strings.Contains(stderr, "plan.json") || strings.Contains(stderr, "repository.url") {
+		t.Errorf("got %d, %q, want the plan alone", code, stderr)
 	}
 }

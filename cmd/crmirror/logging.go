@@ -35,7 +35,7 @@ func (nextSteps) Levels() []logrus.Level { return []logrus.Level{logrus.ErrorLev
 
 func (nextSteps) Fire(entry *logrus.Entry) error {
 	if err, ok := entry.Data[logrus.ErrorKey].(error); ok {
-		if next := nextStep(err); next != "" {
+		if next := nextStep(err, false); next != "" {
 			entry.Data["next"] = next
 		}
 	}

@@ -165,6 +165,9 @@ func (a *app) restoreRequest(cmd *cobra.Command, f *restoreFlags) (*restoreReque
 	}
 	if f.plan != "" {
 		mistakes = append(mistakes, a.takePlan(cmd, f, req)...)
+		if req.saved == nil { // it would have said what is missing otherwise
+			return nil, nil, usagef("%w", errors.Join(mistakes...))
+		}
 	}
 	cfg, err := a.loadFor(f.commitFlags, "restore", req.opts, mistakes)
 	if err == nil && req.saved != nil {

@@ -62,7 +62,7 @@ func run(ctx context.Context, env environment) int {
 		fmt.Fprintln(env.stderr, "crmirror: interrupted; run it again to go on")
 		return exitInterrupted
 	}
-	fmt.Fprintln(env.stderr, "crmirror: "+explain(err))
+	fmt.Fprintln(env.stderr, "crmirror: "+explain(err, readsOnly(cmd.Name())))
 	if errors.As(err, &usage) || isConfigError(err) {
 		return exitUsage
 	}

@@ -62,6 +62,9 @@ func (a *app) approve(ctx context.Context, cfg *config.Config, digest string) (e
 func withOwnCache(cfg *config.Config, command string) *config.Config {
 	own := *cfg
 	if dir, err := cacheDir(cfg); err == nil && !cfg.Repository.IsPath() {
+		if cfg.CacheDir != "" { // another time it may be named for another repository
+			command += "-" + repositoryDigest(cfg)
+		}
 		own.CacheDir = filepath.Join(dir, command)
 	}
 	own.Repository.Worktree = false

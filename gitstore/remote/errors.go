@@ -43,6 +43,20 @@ func (e *RefusedError) Error() string {
 // Is makes the error an ErrRefused.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
+// CredentialError is a file of ours with a secret that cannot be used: the server was not asked. It is ErrAuth.
+type CredentialError struct {
+	What string // "token", "ssh key", …
+	Err  error  // names the file
+}
+
+func (e *CredentialError) Error() string { return "read " + e.What + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *CredentialError) Unwrap() error { return e.Err }
+
+// Is makes the error an ErrAuth.
+func (e *CredentialError) Is(target error) bool { return target == ErrAuth }
+
 // HostKeyError is an ssh server whose key the known_hosts file does not
 // accept. It is ErrHostKey.
 type HostKeyError struct {

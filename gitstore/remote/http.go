@@ -147,11 +147,11 @@ func readSecret(what, file string) (string, error) {
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("%w: read %s: %w", ErrAuth, what, err)
+		return "", &CredentialError{What: what, Err: err}
 	}
 	secret := strings.TrimRight(string(b), "\r\n")
 	if secret == "" {
-		return "", fmt.Errorf("%w: read %s: %s is empty", ErrAuth, what, file)
+		return "", &CredentialError{What: what, Err: fmt.Errorf("%s is empty", file)}
 	}
 	return secret, nil
 }

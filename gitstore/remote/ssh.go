@@ -142,7 +142,7 @@ func (r *Remote) sshAuth() ([]ssh.AuthMethod, func(), error) {
 	}
 	pem, err := os.ReadFile(a.SSHKeyFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: read ssh key: %w", ErrAuth, err)
+		return nil, nil, &CredentialError{What: "ssh key", Err: err}
 	}
 	signer, err := ssh.ParsePrivateKey(pem)
 	var locked *ssh.PassphraseMissingError
@@ -157,7 +157,7 @@ func (r *Remote) sshAuth() ([]ssh.AuthMethod, func(), error) {
 		signer, err = ssh.ParsePrivateKeyWithPassphrase(pem, []byte(phrase))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: read ssh key %s: %w", ErrAuth, a.SSHKeyFile, err)
+		return nil, nil, &CredentialError{What: "ssh key", Err: fmt.Errorf("%s: %w", a.SSHKeyFile, err)}
 	}
 	return []ssh.AuthMethod{ssh.PublicKeys(signer)}, nothing, nil
 }

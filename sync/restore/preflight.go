@@ -83,7 +83,8 @@ func (m *maker) checkNamespaces() {
 		switch {
 		case m.spaces == nil: // not known
 		case live != nil && live.GetDeletionTimestamp() != nil:
-			m.report(what, fmt.Sprintf("namespace %s is being deleted; run again when it is gone", name), groups[name])
+			m.report(what, fmt.Sprintf("namespace %s is being deleted; run again when it is gone; "+
+				"what it waits for is told by: kubectl get namespace %s -o yaml", name, name), groups[name])
 		case live != nil || planned != nil && (planned.found || planned.action.Verb == Create):
 		case planned != nil:
 			m.report(what, fmt.Sprintf("namespace %s is not there and not restored: %s", name, planned.action.Reason), groups[name])
