@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 
 	"github.com/crmirror/crmirror/kube"
 )
@@ -51,7 +51,7 @@ func (m *Mirror) misscoped(key kube.Key) string {
 // badName says that no object can have a key's name; else "". Of names that only the
 // server can judge, it does.
 func badName(key kube.Key) string {
-	wrong := path.IsValidPathSegmentName(key.Name)
+	wrong := content.IsPathSegmentName(key.Name)
 	if custom := strings.Contains(key.Group, ".") && !strings.HasSuffix(key.Group, ".k8s.io"); custom {
 		wrong = append(wrong, validation.NameIsDNSSubdomain(key.Name, false)...)
 	}

@@ -32,7 +32,7 @@ func TestSilentServer(t *testing.T) {
 			case want == "" && err != nil:
 				return err
 			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-				return fmt.Errorf("the pulse is %v", err)
+				return fmt.Errorf("the pulse is %q", fmt.Sprint(err))
 			}
 			return nil
 		})

@@ -76,9 +76,10 @@ func (j *job) permits(live *unstructured.Unstructured, comparison Comparison) er
 	}
 	var more []string
 	for _, change := range comparison.Changes {
-		if !planned[change.Field] && !(j.action.foreseen && planned[fieldText(wholeList(change.path))]) {
-			more = append(more, change.Field)
+		if planned[change.Field] || j.action.foreseen && planned[fieldText(wholeList(change.path))] {
+			continue
 		}
+		more = append(more, change.Field)
 	}
 	if len(more) > 0 {
 		j.changes = comparison.Changes
