@@ -142,7 +142,8 @@ func (f *field) make(value string, from ...*version) *version {
 	return v
 }
 
-// lost returns a last edit of which neither side has anything.
+// lost returns a last edit of which neither side has anything. That a default was removed is never
+// seen: it comes back at once.
 func (f *field) lost() *version {
 	known := map[*version]bool{}
 	for _, v := range f.made {
@@ -151,11 +152,16 @@ func (f *field) lost() *version {
 		}
 	}
 	for _, v := range f.made {
-		if !known[v] && !f.at[inGit].covers(v) && !f.at[inCluster].covers(v) {
+		if !known[v] && !f.at[inGit].covers(v) && !f.at[inCluster].covers(v) && !f.removesDefault(v) {
 			return v
 		}
 	}
 	return nil
+}
+
+// removesDefault tells whether a version is that the field is not there, where it had its default before.
+func (f *field) removesDefault(v *version) bool {
+	return f.preset != "" && v.value == notThere && v.find(f.preset) != nil
 }
 
 // differs tells whether git and the cluster have different values.
@@ -213,5 +219,22 @@ func TestHistory(t *testing.T) {
 				t.Error("a value came that nobody gave")
 			}
 		})
+	}
+}
+
+// TestHistoryOfDefault: a default that git removed and that came back at once is not gone when the
+// cluster goes on from it; the removal of another value is.
+func TestHistoryOfDefault(t *testing.T) {
+	for preset, want := range map[string]bool{"d": false, "": true} {
+		f := &field{spot: &spot{preset: preset}}
+		f.settle("d")
+		f.edit(inGit, notThere, false)
+		f.edit(inCluster, "x", false)
+		if !f.came(inGit, "x") {
+			t.Error("x cannot have come")
+		}
+		if got := f.lost() != nil; got != want {
+			t.Errorf("default %q: lost %v, want %v", preset, got, want)
+		}
 	}
 }

@@ -3,21 +3,18 @@
 package sync
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
-// The seeds are of runs that were seen to pass, with the corpus of real projects and without. What happens
-// between the agent's steps hangs on them alone, but for the order of events from the server.
-const (
-	longSeed  = 1796078229489581761
-	shortSeed = 5
-)
-
-// TestTwoWritersLong is TestTwoWriters with more edits, over dozens of objects, of
-// kinds of real projects too where their corpus is at hand.
+// TestTwoWritersLong is TestTwoWriters with more edits, over more objects, of kinds of real
+// projects too where their corpus is at hand. The seeds are of runs that were seen to pass: what happens between the
+// agent's steps hangs on them alone, but for the order of events from the server. CRMIRROR_SEED takes their place.
 func TestTwoWritersLong(t *testing.T) {
 	root, err := kubetest.Root()
 	if err != nil {
@@ -28,14 +25,36 @@ func TestTwoWritersLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := filepath.Join(root, "testdata", "corpus")
+	for _, seed := range longSeeds(t, 102, 104) {
+		t.Run(fmt.Sprint("own kinds, seed ", seed), func(t *testing.T) {
+			w := newWriters(t, seed)
+			w.install(own, ownKinds(), 4)
+			w.run(4, 80, 10)
+		})
+	}
 	if corpus == own {
-		w := newWriters(t, shortSeed)
-		w.install(own, ownKinds(), 2)
-		w.run(4, 30, 4)
 		return
 	}
-	w := newWriters(t, longSeed)
-	w.install(own, ownKinds(), 5)
-	w.install(corpus, projectKinds(), 4)
-	w.run(6, 250, 25)
+	for _, seed := range longSeeds(t, 201, 202, 203) {
+		t.Run(fmt.Sprint("kinds of projects, seed ", seed), func(t *testing.T) {
+			w := newWriters(t, seed)
+			w.install(own, ownKinds(), 2)
+			w.install(corpus, projectKinds(), 1)
+			w.run(3, 80, 10)
+		})
+	}
+}
+
+// longSeeds are the seeds, or the one that the environment names instead.
+func longSeeds(t *testing.T, seeds ...uint64) []uint64 {
+	t.Helper()
+	text := os.Getenv("CRMIRROR_SEED")
+	if text == "" {
+		return seeds
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("CRMIRROR_SEED: %v", err)
+	}
+	return []uint64{seed}
 }

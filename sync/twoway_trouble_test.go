@@ -134,8 +134,11 @@ func (w *writers) intruder() func(kube.Key) {
 	}
 }
 
-// written are the fields of an object that are announced, or all of them.
+// written are the fields of an object that are announced, or all of them; all also while the remote is away.
 func (w *writers) written(th *thing) []*field {
+	if _, err := os.Stat(w.remote); err != nil {
+		return th.fields
+	}
 	var fields []*field
 	for _, e := range w.writes() {
 		for _, f := range th.fields {
