@@ -2,11 +2,13 @@ package sync
 
 import (
 	"context"
+	"errors"
 	gosync "sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/crmirror/crmirror/kube"
 	"github.com/crmirror/crmirror/kube/informer"
@@ -19,6 +21,7 @@ type Inbox struct {
 	batch    *Batch
 	log      logrus.FieldLogger
 	observer Observer
+	events   Quarantine // nil for none
 
 	mu      gosync.Mutex
 	scopes  map[informer.Scope]*scopeState
@@ -62,16 +65,31 @@ func NewInbox(batch *Batch, log logrus.FieldLogger) *Inbox {
 // Observe lets an Inbox that gets nothing yet tell an Observer what watches see.
 func (in *Inbox) Observe(o Observer) { in.observer = orNobody(o) }
 
+// Quarantine tells the users of the cluster of objects that cannot be written to git. Its
+// methods are called from several goroutines and must return at once.
+type Quarantine interface {
+	Quarantined(key kube.Key, uid types.UID, reason error)
+	Recovered(key kube.Key, uid types.UID)
+}
+
+// Tell lets an Inbox that gets nothing yet tell of quarantined objects: of each when it
+// is, when the reason changes, and when it can be mirrored again.
+func (in *Inbox) Tell(events Quarantine) { in.events = events }
+
 // Changed implements informer.Sink. It blocks while the batch holds as many
 // bytes as it may, which slows the informer down to what git can take.
 func (in *Inbox) Changed(ctx context.Context, s informer.State) {
 	in.mu.Lock()
-	if _, was := in.refused[s.Key]; was {
-		delete(in.refused, s.Key)
-		in.log.WithField("key", s.Key).Info("object can be mirrored again")
-	}
+	_, was := in.refused[s.Key]
+	delete(in.refused, s.Key)
 	listed := in.isListing(s.Key)
 	in.mu.Unlock()
+	if was {
+		in.log.WithField("key", s.Key).Info("object can be mirrored again")
+		if in.events != nil {
+			in.events.Recovered(s.Key, s.UID)
+		}
+	}
 	in.seen(s.Key, SightChanged, listed)
 	in.put(ctx, Entry{
 		Key: s.Key, Op: Present, Content: s.Content,
@@ -90,6 +108,10 @@ func (in *Inbox) Refused(_ context.Context, key kube.Key, err error) {
 	in.seen(key, SightQuarantined, listed)
 	if before == nil || before.Error() != err.Error() {
 		in.log.WithError(err).WithField("key", key).Warn("object is quarantined; its file stays as it is")
+		var refused *informer.RefusedError
+		if in.events != nil && errors.As(err, &refused) {
+			in.events.Quarantined(key, refused.UID, err)
+		}
 	}
 }
 

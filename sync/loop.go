@@ -60,11 +60,13 @@ type Loop struct {
 	lease    Lease  // nil where no other agent stands by
 	relist   func() // nil, or called when the first cycle has finished
 
-	recheck atomic.Bool     // the next cycle asks the remote first
-	upkeep  atomic.Bool     // maintenance is due after the next cycle
-	unkept  bool            // the last maintenance failed
-	told    map[string]bool // findings that were logged
-	started time.Time       // the first cycle that finished
+	recheck atomic.Bool         // the next cycle asks the remote first
+	upkeep  atomic.Bool         // maintenance is due after the next cycle
+	unkept  bool                // the last maintenance failed
+	told    map[string]bool     // findings that were logged
+	open    map[string]Conflict // conflicts that Events was told of
+	held    string              // digest of the held deletions that it was told of
+	started time.Time           // the first cycle that finished
 }
 
 // NewLoop returns a Loop over mirror, which takes its entries from batch, and
@@ -73,13 +75,15 @@ func NewLoop(mirror cycler, batch *Batch, health *Health, pace Pace, log logrus.
 	return &Loop{mirror: mirror, batch: batch, health: health, pace: pace.withDefaults(), log: log, observer: unobserved{}}
 }
 
-// Events tells the users of the cluster of what a person has to decide, on the object.
+// Events tells the users of the cluster of what a person has to decide.
 type Events interface {
 	Conflict(c Conflict)
+	Settled(c Conflict) // that there was
 	Refused(r Refusal)
+	Held(set HeldSet) // deletions that wait for approval
 }
 
-// Tell lets a Loop that does not run yet tell of conflicts and refusals, each once.
+// Tell lets a Loop that does not run yet tell of what there is to decide, each once.
 func (l *Loop) Tell(events Events) { l.events = events }
 
 // Observe lets an Observer measure a Loop that does not run yet.
@@ -283,6 +287,9 @@ func (l *Loop) done(report *Report, err error) {
 		}).Info("committed")
 	}
 	l.tellFindings(report, err == nil)
+	if l.events != nil && err == nil {
+		l.tellEvents(report)
+	}
 	first, ended, since := l.health.cycle(report, err)
 	switch {
 	case err == nil && l.started.IsZero():
@@ -321,10 +328,7 @@ func (l *Loop) tellFindings(report *Report, whole bool) {
 		l.log.WithFields(logrus.Fields{"object": a.Key, "fields": a.Fields, "notes": a.Notes}).Info(a.Action + " as git says")
 	}
 	for _, c := range report.Conflicts {
-		first := tell(At(c.File, c.Line), fmt.Sprintf("conflict of %s: %s: %s; see crmirror conflicts", c.Key, cmp.Or(c.Field, "the object"), c.Reason))
-		if first && l.events != nil && c.Object.UID != "" {
-			l.events.Conflict(c)
-		}
+		tell(At(c.File, c.Line), fmt.Sprintf("conflict of %s: %s: %s; see crmirror conflicts", c.Key, cmp.Or(c.Field, "the object"), c.Reason))
 	}
 	for _, r := range report.Refusals {
 		if tell(At(r.File, r.Line), "not applied: "+r.Text, r.again()) && l.events != nil && r.Object.UID != "" {
@@ -348,6 +352,34 @@ func (l *Loop) tellFindings(report *Report, whole bool) {
 		maps.Copy(told, l.told)
 	}
 	l.told = told
+}
+
+// tellEvents tells the cluster's users of the conflicts and held deletions that are new,
+// and of the conflicts that are over. The report is whole.
+func (l *Loop) tellEvents(report *Report) {
+	open := map[string]Conflict{}
+	for _, c := range report.Conflicts {
+		if c.Object.UID == "" {
+			continue
+		}
+		what := c.Key.String() + " " + c.Field + ": " + c.Reason
+		open[what] = c
+		if _, known := l.open[what]; !known {
+			l.events.Conflict(c)
+		}
+	}
+	for what, c := range l.open {
+		if _, still := open[what]; !still {
+			l.events.Settled(c)
+		}
+	}
+	l.open = open
+	if digest := report.Held.Digest(); digest != l.held {
+		l.held = digest
+		if digest != "" {
+			l.events.Held(report.Held)
+		}
+	}
 }
 
 // failed tells of an error outside a cycle.

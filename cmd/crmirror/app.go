@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -240,8 +241,8 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Mode == config.ModeTwoWay {
-		if s.events, err = newEvents(conn, s.log); err != nil {
+	if cfg.Mode == config.ModeTwoWay { // mode mirror only reads the cluster
+		if s.events, err = newEvents(conn, s.kind, s.log); err != nil {
 			return nil, err
 		}
 	}
@@ -278,6 +279,13 @@ func (a *app) openAs(ctx context.Context, cfg *config.Config, hold time.Duration
 		Lease: s.leaseOf(), Identity: s.identity,
 	}, s.inbox, s.fleet, s.store, s.refs)
 	return s, nil
+}
+
+// kind is the kind and version at which a resource is read; false while none is known.
+func (s *session) kind(gr schema.GroupResource) (schema.GroupVersionKind, bool) {
+	kind, _, ok := s.fleet.Kind(gr)
+	version, known := s.fleet.Version(gr)
+	return schema.GroupVersionKind{Group: gr.Group, Version: version, Kind: kind}, ok && known
 }
 
 // connection is how to reach the cluster: kubectl's flags, then the

@@ -266,3 +266,24 @@ func TestProfiles(t *testing.T) {
 		agent.stop()
 	}
 }
+
+// TestHeldDeletionsShow: that deletions wait shows to the users of the namespace that they are
+// of, and to who watches the agent.
+func TestHeldDeletionsShow(t *testing.T) {
+	t.Parallel()
+	w := newWidgets(t, "heldshow.example.dev").install()
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		w.create(name, 1)
+	}
+	address := freeAddress(t)
+	agent := newUser(t).start(configFor(newServer(t).url(), w.group, "mode: two-way\nhealth: {listen: '"+address+"'}\n"))
+	agent.waitLog("in sync")
+	for _, name := range names {
+		w.delete(name)
+	}
+	agent.waitLog("deletions are held")
+	eventually(t, "an event on the namespace", func() error { return w.event(w.namespace, "GitDeletionsHeld") })
+	eventually(t, "the metric", func() error { return metric("http://"+address+"/metrics", "crmirror_held_deletes 3\n") })
+	agent.stop()
+}

@@ -86,6 +86,9 @@ func (s *session) serve(ctx context.Context, measured *metrics.Metrics) error {
 	}
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
+	if s.events != nil {
+		s.inbox.Tell(s.events.start(watch)) // before anything is seen
+	}
 	fleet := make(chan error, 1)
 	s.batch.Hold() // until everything is listed: the initial sync is one commit
 	go func() { fleet <- s.fleet.Run(watch) }()
@@ -109,7 +112,7 @@ func (s *session) serve(ctx context.Context, measured *metrics.Metrics) error {
 	loop := sync.NewLoop(s.mirror, s.batch, health, sync.Pace{Poll: s.cfg.Apply.Poll, Follow: s.cfg.Mode == config.ModeTwoWay, Grace: s.cfg.Timeouts.Grace}, s.log)
 	loop.Observe(measured)
 	if s.events != nil {
-		loop.Tell(s.events.start(watch))
+		loop.Tell(s.events)
 	}
 	schedule, err := s.schedule(loop)
 	if err != nil {

@@ -244,7 +244,7 @@ func (f *feed) read(obj any) *entry {
 	i.known.put(e.id())
 	state, err := encode(key, live, shape)
 	if err != nil {
-		i.tell(f.ctx, func(ctx context.Context) { i.sink.Refused(ctx, key, err) })
+		i.tell(f.ctx, func(ctx context.Context) { i.sink.Refused(ctx, key, &RefusedError{UID: live.GetUID(), Err: err}) })
 		return e
 	}
 	e.size = uint32(len(state.Content))

@@ -21,6 +21,18 @@ type State struct {
 	Content []byte
 }
 
+// RefusedError says why an object cannot be encoded.
+type RefusedError struct {
+	UID types.UID // of the object
+	Err error
+}
+
+// Error is the reason alone: the Sink is told which object it is.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // Scope is what one informer covers and one listing proves.
 type Scope struct {
 	Resource schema.GroupResource
@@ -88,7 +100,8 @@ type Sink interface {
 	// Changed tells the state of a selected object. It is called for every change
 	// and, in a listing, for every object, before Listed.
 	Changed(ctx context.Context, state State)
-	// Refused tells of a selected object that exists but cannot be encoded.
+	// Refused tells of a selected object that exists but cannot be encoded. The error is
+	// a *RefusedError.
 	Refused(ctx context.Context, key kube.Key, err error)
 	// Absent tells that an object is deleted, or exists and is not selected. The
 	// latter is told of every unselected object that is seen, mirrored before
