@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
@@ -34,7 +35,7 @@ func (a *app) rbacCommand() *cobra.Command {
 		Use:   "rbac --config FILE",
 		Short: "Print the rights that the agent needs for a configuration, and no others",
 		Long: `Print the manifests of a ServiceAccount with the rights that crmirror run needs for this configuration and its mode: reading the
-selected resources, their CRDs and the Namespaces; in mode two-way also writing them (deleting only if apply.prune is on) and Events.
+selected resources, their CRDs and the Namespaces; in mode two-way also writing them (deleting only if apply.prune is on) and Events; with leader election its Lease.
 They are Roles in the namespaces that the rules name, if all rules of a resource do; else a ClusterRole.
 
 RBAC does not know "every custom resource". Where the rules say "*" or "*.group", the cluster is asked for its CRDs, and each resource
@@ -73,8 +74,10 @@ func (a *app) rbac(ctx context.Context, f *rbacFlags) error {
 		Name: f.name, Namespace: f.namespace, Rules: rules, Wildcard: f.wildcard,
 		TwoWay: cfg.Mode == config.ModeTwoWay, Prune: cfg.Apply.Prune, Namespaces: cfg.Include.Namespaces,
 	}
-	asked := !f.wildcard && rbac.Needs(rules)
-	if asked {
+	if cfg.LeaderElection.Enabled {
+		options.Lease = types.NamespacedName{Namespace: cfg.LeaderElection.Namespace, Name: cfg.LeaseName()}
+	}
+	if !f.wildcard && rbac.Needs(rules) {
 		if options.Custom, err = a.customResources(ctx, cfg); err != nil {
 			return fmt.Errorf("ask for the custom resources that the rules select by \"*\": %w; --wildcard asks no cluster", err)
 		}

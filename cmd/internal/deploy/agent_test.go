@@ -337,7 +337,6 @@ func seldom(r right) bool {
 	switch {
 	case r.verb == "list": // of a server that does not stream listings
 	case r.resource == "events" && r.verb == "patch": // an event that comes again is counted up
-	case r.resource == "leases": // leader election
 	default:
 		return false
 	}

@@ -60,6 +60,7 @@ func TestChartRefusesMistakes(t *testing.T) {
 		{"networkPolicy: {egressPorts: [0]}", "/networkPolicy/egressPorts/0"},
 		{"config: {select: [{resources: ['*']}]}", "crmirror rbac"},
 		{"config: {cacheDir: null}", "config.cacheDir is needed"},
+		{"config: {leaderElection: {enabled: false}}", "config.leaderElection.enabled"},
 		{"serviceAccount: {create: false}", "serviceAccount.name is needed"},
 	} {
 		file := filepath.Join(t.TempDir(), "values.yaml")

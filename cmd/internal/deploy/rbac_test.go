@@ -101,7 +101,7 @@ func TestTwoWayRights(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "both")
 	one, two := s.groups[0], s.groups[1]
-	s.config = configHead + "mode: two-way\ninclude: {namespaces: false}\napply: {prune: true, poll: 1s}\n" +
+	s.config = configHead + "mode: two-way\ninclude: {namespaces: false}\nleaderElection: {enabled: true, namespace: " + s.home + "}\napply: {prune: true, poll: 1s}\n" +
 		"select: [{resources: [widgets." + one + ", widgets." + two + "], namespaces: [" + s.namespace + "]}]\n"
 	for _, group := range s.groups {
 		for _, name := range []string{"a", "b", "c", "d"} {
@@ -109,6 +109,9 @@ func TestTwoWayRights(t *testing.T) {
 		}
 	}
 	account := s.account("both", unchanged)
+	if n := len(account.roles); n != 3 {
+		t.Errorf("got %d roles, want the cluster's, the namespace's and the Lease's", n)
+	}
 	for _, role := range account.roles[1:] {
 		if role.GetNamespace() == "" {
 			t.Errorf("%s %s: want a Role, since the rules name a namespace", role.GetKind(), role.GetName())
@@ -182,6 +185,9 @@ func (s *scene) lessRights(t *testing.T) {
 	})
 	s.waitSize(two, "d", 2)
 	agent.waitSaid(`no events are written on objects.*events is forbidden`)
+	agent.stop()
+	agent = s.start(s.account("both-leases", without(t, "leases.coordination.k8s.io", "")), "run")
+	agent.waitSaid(`leases.* is forbidden`)
 	agent.stop()
 }
 

@@ -95,10 +95,11 @@ func (r *rights) rules() []rbacv1.PolicyRule {
 	return out
 }
 
-// leases is what leader election needs, in the agent's own namespace. RBAC cannot
-// restrict a create to a name.
-func leases() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"},
-	}}
+// leases is what leader election needs. RBAC cannot restrict a create to a name.
+func leases(name string) []rbacv1.PolicyRule {
+	groups, resources := []string{"coordination.k8s.io"}, []string{"leases"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: groups, Resources: resources, Verbs: []string{"create"}},
+		{APIGroups: groups, Resources: resources, ResourceNames: []string{name}, Verbs: []string{"get", "update"}},
+	}
 }

@@ -6,6 +6,7 @@
 package rbac
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/crmirror/crmirror/kube"
 )
@@ -34,6 +36,9 @@ type Options struct {
 	TwoWay, Prune bool
 	// Namespaces is include.namespaces.
 	Namespaces bool
+	// Lease is that of leader election; its zero value is none, and one without a
+	// namespace lies in the agent's.
+	Lease types.NamespacedName
 }
 
 // Resource is a custom resource, and whether its objects lie in namespaces.
@@ -50,8 +55,8 @@ func Needs(rules *kube.Rules) bool {
 }
 
 // Manifests returns the ServiceAccount and its rights: one ClusterRole, a Role in
-// each namespace if rules name namespaces, and one in the agent's own for the
-// Lease of leader election, each with its binding.
+// each namespace if rules name namespaces, and one for the Lease of leader
+// election, each with its binding.
 func Manifests(o Options) []runtime.Object {
 	granted := o.grants()
 	out := []runtime.Object{&corev1.ServiceAccount{
@@ -60,7 +65,10 @@ func Manifests(o Options) []runtime.Object {
 	for _, namespace := range granted.namespaces() {
 		out = append(out, o.role(o.Name, namespace, granted[namespace].rules())...)
 	}
-	return append(out, o.role(o.Name+"-leader-election", o.Namespace, leases())...)
+	if o.Lease.Name != "" {
+		out = append(out, o.role(o.Name+"-leader-election", cmp.Or(o.Lease.Namespace, o.Namespace), leases(o.Lease.Name))...)
+	}
+	return out
 }
 
 // grants collects the rights by the namespace in which they are needed; "" is the

@@ -1,14 +1,16 @@
 package rbac
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	diff "github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/crmirror/crmirror/kube"
 )
@@ -110,7 +112,7 @@ func TestGrants(t *testing.T) {
 			o := tt.options
 			o.Name, o.Namespace, o.Namespaces, o.Custom, o.Rules = "crmirror", "crmirror", true, custom, compile(t, tt.selection)
 			got := granted(o)
-			if d := cmp.Diff(tt.want, got); d != "" {
+			if d := diff.Diff(tt.want, got); d != "" {
 				t.Errorf("(- want, + got):\n%s", d)
 			}
 			slices.Reverse(custom)
@@ -121,7 +123,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// Whatever is selected: the CRDs, the Namespaces or the one that names the cluster, and the Lease.
+// Whatever is selected: the CRDs, the Namespaces or the one that names the cluster, and the
+// Lease, if there is one.
 func TestAlways(t *testing.T) {
 	o := Options{Name: "agent", Namespace: "home", Rules: compile(t, kube.Selection{Select: []kube.Rule{{Resources: []string{"a.b.dev"}}}})}
 	rules := func(o Options) (out []rbacv1.PolicyRule) {
@@ -131,7 +134,7 @@ func TestAlways(t *testing.T) {
 				out = append(out, role.Rules...)
 			case *rbacv1.Role:
 				out = append(out, role.Rules...)
-				if role.Namespace != "home" || role.Name != "agent-leader-election" {
+				if role.Namespace != cmp.Or(o.Lease.Namespace, "home") || role.Name != "agent-leader-election" {
 					t.Errorf("role %s in %s", role.Name, role.Namespace)
 				}
 			}
@@ -143,14 +146,23 @@ func TestAlways(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: all},
 		{APIGroups: []string{"b.dev"}, Resources: []string{"a"}, Verbs: all},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}},
 	}
-	if d := cmp.Diff(want, rules(o)); d != "" {
+	if d := diff.Diff(want, rules(o)); d != "" {
 		t.Errorf("(- want, + got):\n%s", d)
 	}
 	o.Namespaces = true
 	want[0] = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: all}
-	if d := cmp.Diff(want, rules(o)); d != "" {
+	if d := diff.Diff(want, rules(o)); d != "" {
 		t.Errorf("with include.namespaces (- want, + got):\n%s", d)
+	}
+	group, leases := []string{"coordination.k8s.io"}, []string{"leases"}
+	want = append(want,
+		rbacv1.PolicyRule{APIGroups: group, Resources: leases, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: group, Resources: leases, ResourceNames: []string{"mine"}, Verbs: []string{"get", "update"}})
+	for _, namespace := range []string{"", "elsewhere"} {
+		o.Lease = types.NamespacedName{Namespace: namespace, Name: "mine"}
+		if d := diff.Diff(want, rules(o)); d != "" {
+			t.Errorf("with a lease in namespace %q (- want, + got):\n%s", namespace, d)
+		}
 	}
 }

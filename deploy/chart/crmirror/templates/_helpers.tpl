@@ -39,6 +39,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- required "config.health.listen is needed for the probes" $health.listen | splitList ":" | last -}}
 {{- end -}}
 
+{{- /* Not empty if the agents elect one that leads; several that do not would push in turn. */ -}}
+{{- define "crmirror.elects" -}}
+{{- if (.Values.config.leaderElection | default dict).enabled -}}
+true
+{{- else if gt (int .Values.replicas) 1 -}}
+{{- fail "replicas is more than 1: set config.leaderElection.enabled, so that one leads" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The Lease's name, as the agent forms it. */ -}}
+{{- define "crmirror.lease" -}}
+{{- $repository := .Values.config.repository -}}
+{{- $place := printf "%s\x00%s\x00%s" $repository.url ($repository.branch | default "") ($repository.path | default "" | trimSuffix "/") -}}
+{{- .Values.config.leaderElection.name | default (printf "crmirror-%s-%s" .Values.config.cluster ($place | sha256sum | trunc 8)) -}}
+{{- end -}}
+
 {{- /* The rules of the ClusterRole: what config.select names, whatever its namespaces. */ -}}
 {{- define "crmirror.rules" -}}
 {{- $config := .Values.config -}}
