@@ -159,7 +159,7 @@ func (s *scene) lessRights(t *testing.T) {
 		{"namespaces", "namespaces", "", `identify cluster: get namespace kube-system: .*forbidden`, 1, nil},
 		{"one", "widgets." + one, "", `widgets\.one\.both\.dev.*: .*forbidden`, 3, []string{two}},
 		{"two", "widgets." + two, "", `widgets\.two\.both\.dev.*: .*forbidden`, 3, []string{one}},
-		{"patch", "widgets." + one, "patch", `/widgets\.one\.both\.dev/a\.yaml: forbidden: .* cannot patch`, 3, []string{two}},
+		{"patch", "widgets." + one, "patch", `/widgets\.one\.both\.dev/a\.yaml(:\d+)?: forbidden: .* cannot patch`, 3, []string{two}},
 	} {
 		s.newRemote()
 		if code := s.start(&account{user: "admin", kubeconfig: world.cluster.Kubeconfig}, "apply").wait(); code != 0 {

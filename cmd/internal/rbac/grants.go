@@ -84,7 +84,7 @@ func (r *rights) rules() []rbacv1.PolicyRule {
 		slices.Sort(names)
 		out = append(out, rbacv1.PolicyRule{APIGroups: []string{k.group}, Resources: names, Verbs: strings.Split(k.verbs, ",")})
 	}
-	if r.identify {
+	if r.identify && !covers(r.verbs[namespacesResource()], []string{"get"}) {
 		out = append(out, rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"},
 		})

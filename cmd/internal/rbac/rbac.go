@@ -93,6 +93,8 @@ func (o Options) grants() grants {
 			if o.Prune {
 				in.add(r.GroupResource, "delete")
 			}
+			// Where an object is to be created, its Namespace is looked at.
+			in.add(namespacesResource(), "get")
 			// Of an object without a namespace events lie in "default": it is selected
 			// in the whole cluster.
 			in.add(schema.GroupResource{Resource: "events"}, write()...)

@@ -73,7 +73,9 @@ true
 {{- if eq (toString (get $include "namespaces")) "false" }}
 - apiGroups: [""]
   resources: [namespaces]
+  {{- if not $twoWay }}
   resourceNames: [kube-system]
+  {{- end }}
   verbs: [get]
 {{- else }}
 - apiGroups: [""]
