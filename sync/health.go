@@ -1,6 +1,8 @@
 package sync
 
 import (
+	"context"
+	"errors"
 	"maps"
 	gosync "sync"
 	"time"
@@ -73,6 +75,9 @@ func (h *Health) cycle(report *Report, err error) (first, ended bool, since time
 // outcome notes whether something failed.
 func (h *Health) outcome(err error) (first, ended bool, since time.Time) {
 	since = h.since
+	if errors.Is(err, context.Canceled) { // it was told to stop
+		return false, false, since
+	}
 	if err == nil {
 		ended = h.failing != nil
 		h.failing, h.since = nil, time.Time{}

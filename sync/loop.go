@@ -302,7 +302,7 @@ func (l *Loop) done(report *Report, err error) {
 		if l.relist != nil {
 			l.relist()
 		}
-	case err != nil && first && !errors.Is(err, context.Canceled):
+	case err != nil && first:
 		l.log.WithError(err).WithField("waiting", report.Waiting).Error("cycle did not finish; changes are kept, it is tried again")
 	case err != nil:
 		l.log.WithError(err).WithField("since", since.Format(time.RFC3339)).Debug("cycle did not finish")
@@ -331,7 +331,7 @@ func (l *Loop) tellFindings(report *Report, whole bool) {
 		tell(At(c.File, c.Line), fmt.Sprintf("conflict of %s: %s: %s; see crmirror conflicts", c.Key, cmp.Or(c.Field, "the object"), c.Reason))
 	}
 	for _, r := range report.Refusals {
-		if tell(At(r.File, r.Line), "not applied: "+r.Text, r.again()) && l.events != nil && r.Object.UID != "" {
+		if tell(At(r.File, r.Line), "not applied: "+r.Text, r.again(time.Now())) && l.events != nil && r.Object.UID != "" {
 			l.events.Refused(r)
 		}
 	}

@@ -2,7 +2,9 @@ package sync
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ func TestToldOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&logs)
 	l := NewLoop(nil, nil, &Health{}, Pace{}, log)
-	next := time.Date(2026, 11, 30, 9, 0, 0, 0, time.Local)
+	next := time.Date(2200, 11, 30, 9, 0, 0, 0, time.Local)
 	found := func() *Report {
 		r := newReport()
 		r.Conflicts = []Conflict{{File: "a.yaml", Line: 3, Field: ".spec.size", Reason: "both changed"}}
@@ -46,6 +48,33 @@ func TestToldOnce(t *testing.T) {
 		if step.what == "first" && !strings.Contains(logs.String(), `forbidden; tried again by 09:00:01, then at least every minute" at="b.yaml:7"`) {
 			t.Errorf("the refusal does not say when it is tried again:\n%s", logs.String())
 		}
+	}
+}
+
+// TestToldLate: no time is told that is over when it is read.
+func TestToldLate(t *testing.T) {
+	now := time.Date(2026, 11, 30, 9, 0, 0, 0, time.Local)
+	r := Refusal{Retry: true, Next: now}
+	if got := r.again(now); got != "; tried again at once, then at least every minute" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestStopIsNoFailure: that a cycle was cut short by the end of the agent is neither logged as a failure nor as
+// the end of one.
+func TestStopIsNoFailure(t *testing.T) {
+	var logs bytes.Buffer
+	log := logrus.New()
+	log.SetOutput(&logs)
+	health := &Health{}
+	l := NewLoop(nil, nil, health, Pace{}, log)
+	l.done(newReport(), fmt.Errorf("push: %w", context.Canceled))
+	if err := health.State().Failing; err != nil {
+		t.Errorf("failing: %v", err)
+	}
+	l.done(newReport(), nil)
+	if got := logs.String(); strings.Contains(got, "again") {
+		t.Errorf("logged:\n%s", got)
 	}
 }
 

@@ -132,9 +132,12 @@ func (m *Mirror) refuseHomeless(ctx context.Context, judged []*judgement) {
 }
 
 // again tells when what was refused is tried again.
-func (r *Refusal) again() string {
+func (r *Refusal) again(now time.Time) string {
 	if r.Next.IsZero() {
 		return ""
+	}
+	if !r.Next.After(now) { // the cycle took longer than the first wait
+		return "; tried again at once, then " + r.Every()
 	}
 	by := r.Next.Add(time.Second).Truncate(time.Second) // a clock that is read a moment later shows it too
 	return fmt.Sprintf("; tried again by %s, then %s", by.Local().Format(time.TimeOnly), r.Every())

@@ -86,7 +86,7 @@ func TestRefusedForGood(t *testing.T) {
 	if *tries != 1 {
 		t.Errorf("tried %d times in five minutes", *tries)
 	}
-	if r := p.after(time.Minute); *tries != 2 || len(r.Refusals) != 1 || r.Refusals[0].Retry || !strings.Contains(r.Refusals[0].again(), "every 5 minutes") {
+	if r := p.after(time.Minute); *tries != 2 || len(r.Refusals) != 1 || r.Refusals[0].Retry || !strings.Contains(r.Refusals[0].again(time.Now()), "every 5 minutes") {
 		t.Errorf("tried %d times, refusals %+v", *tries, r.Refusals)
 	}
 }
