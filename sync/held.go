@@ -1,6 +1,7 @@
 package sync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,4 +183,23 @@ func Approve(ctx context.Context, repo *gitstore.Store, refs RefNames, digest st
 			return set, err
 		}
 	}
+}
+
+// WhyHeld returns why the deletion of an object's file waits for approval, and whether it does,
+// by what the held ref here says.
+func WhyHeld(ctx context.Context, repo *gitstore.Store, refs RefNames, key kube.Key) (string, bool, error) {
+	commit := repo.Ref(refs.Held)
+	if commit.IsZero() {
+		return "", false, nil
+	}
+	set, err := readHeld(ctx, repo, commit)
+	if err != nil {
+		return "", false, fmt.Errorf("read %s: %w", refs.Held, err)
+	}
+	for _, h := range set {
+		if h.Key == key {
+			return cmp.Or(h.Text, h.Reason.String()), true, nil
+		}
+	}
+	return "", false, nil
 }

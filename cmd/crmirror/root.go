@@ -94,7 +94,7 @@ It finds the cluster as kubectl does.`,
 	})
 	app := &app{env: env}
 	for _, cmd := range []*cobra.Command{
-		app.runCommand(), app.backupCommand(), app.applyCommand(), app.restoreCommand(), app.verifyCommand(), app.diffCommand(), app.logCommand(), app.conflictsCommand(), app.resolveCommand(), app.approveCommand(), app.adoptCommand(), app.rbacCommand(), app.configCommand(), app.versionCommand(),
+		app.runCommand(), app.backupCommand(), app.applyCommand(), app.restoreCommand(), app.verifyCommand(), app.diffCommand(), app.logCommand(), app.explainCommand(), app.conflictsCommand(), app.resolveCommand(), app.approveCommand(), app.adoptCommand(), app.rbacCommand(), app.configCommand(), app.versionCommand(),
 	} {
 		cmd.Args = usageArgs(cmd.Args)
 		root.AddCommand(cmd)

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/crmirror/crmirror/kube"
@@ -40,6 +41,7 @@ type Config struct {
 	Timeouts       Timeouts       `yaml:"timeouts"`
 
 	selection kube.Selection
+	places    *places
 }
 
 // Repository is where the files go.
@@ -190,3 +192,16 @@ const (
 // Selection returns the rules for the cluster side, with the redaction key that
 // was read when the configuration was loaded.
 func (c *Config) Selection() kube.Selection { return c.selection }
+
+// Place returns where a key was set, for people: "crmirror.yaml:12", "--resources", or "the defaults".
+// path is as in Error; a key that nothing set is where its parent was.
+func (c *Config) Place(path string) string {
+	at := c.places.at(path)
+	switch {
+	case at.line > 0:
+		return at.source + ":" + strconv.Itoa(at.line)
+	case at.source == "" || at.source == c.places.file:
+		return "the defaults"
+	}
+	return at.source
+}

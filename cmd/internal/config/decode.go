@@ -113,7 +113,7 @@ func (d *decoder) decodeMap(path string, node *yaml.Node, v reflect.Value) {
 		case duplicate:
 			d.at(key.Line, at, "stands here twice, first on line %d", first)
 		case !known:
-			d.at(key.Line, path, "unknown key %q%s", key.Value, suggest(key.Value, fieldNames(v)))
+			d.at(key.Line, path, "unknown key %q%s", key.Value, Suggest(key.Value, fieldNames(v)))
 		default:
 			d.decode(at, key.Line, value, field)
 		}

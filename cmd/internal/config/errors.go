@@ -70,14 +70,18 @@ type places struct {
 // report notes a mistake at a key. A key that nothing set is blamed on the
 // nearest of its parents that something did set.
 func (p *places) report(path, format string, args ...any) {
-	at := place{source: p.file}
+	at := p.at(path)
+	p.errors = append(p.errors, &Error{Source: at.source, Line: at.line, Path: path, Msg: fmt.Sprintf(format, args...)})
+}
+
+// at returns where a key was set, or the nearest of its parents that something did set.
+func (p *places) at(path string) place {
 	for parent := path; parent != ""; parent = parentOf(parent) {
 		if set, ok := p.set[parent]; ok {
-			at = set
-			break
+			return set
 		}
 	}
-	p.errors = append(p.errors, &Error{Source: at.source, Line: at.line, Path: path, Msg: fmt.Sprintf(format, args...)})
+	return place{source: p.file}
 }
 
 // reported tells whether a mistake at the key, or within it, is known already.

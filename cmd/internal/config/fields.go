@@ -68,8 +68,8 @@ func pathsOf(prefix string, v reflect.Value) []string {
 	return paths
 }
 
-// suggest returns ` (did you mean "x"?)` for the nearest of the known words.
-func suggest(word string, known []string) string {
+// Suggest returns ` (did you mean "x"?)` for the nearest of the known words, or "" if none is near.
+func Suggest(word string, known []string) string {
 	best, least := "", 3
 	for _, k := range known {
 		n := distance(strings.ToLower(word), strings.ToLower(k))

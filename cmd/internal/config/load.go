@@ -55,6 +55,7 @@ func unreadable(err error) string {
 
 func parseInto(p *places, content []byte, environ []string, flags []Override) (*Config, error) {
 	c := defaults()
+	c.places = p
 	p.set = map[string]place{}
 	for _, o := range flags {
 		if o.Default {
@@ -124,7 +125,7 @@ func (p *places) fromEnviron(environ []string) []Override {
 		}
 		path, ok := known[name]
 		if !ok {
-			p.errors = append(p.errors, &Error{Source: name, Msg: "sets no key of the configuration" + suggest(name, names)})
+			p.errors = append(p.errors, &Error{Source: name, Msg: "sets no key of the configuration" + Suggest(name, names)})
 			continue
 		}
 		if path != "" {

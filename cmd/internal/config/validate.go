@@ -60,7 +60,7 @@ func (c *Config) validateHead(p *places) {
 
 func oneOf(p *places, path, got string, want ...string) {
 	if !slices.Contains(want, got) && !p.reported(path) {
-		p.report(path, "is %q, want %s%s", got, strings.Join(want, ", "), suggest(got, want))
+		p.report(path, "is %q, want %s%s", got, strings.Join(want, ", "), Suggest(got, want))
 	}
 }
 
