@@ -28,8 +28,8 @@ func (a *app) explainCommand() *cobra.Command {
 		Use:   "explain RESOURCE NAME",
 		Short: "Which rule governs an object, what of it is stored, what is not, and why",
 		Long: `Tell of one object which rule governs it, and where that rule stands; which file it lies in, and whether git has it as the
-cluster does; and of each of its fields whether it is stored, and why not. The object may be gone from the cluster, or be in none
-of the two yet. No value of a field is shown, nothing is written, and it may be run beside the agent.
+cluster does; and of each of its fields whether it is stored, and why not. The object may be gone from the cluster, or not be in git
+yet. No value of a field is shown, nothing is written, and it may be run beside the agent.
 
 RESOURCE is written as plural.group, as CRDs are named; the plural alone does where one resource has it. The rules are those of
 the configuration; without one, every custom resource is taken.
@@ -47,11 +47,11 @@ Exit code: 0 it was told; 1 error; 2 wrong usage or config.`,
 		if err != nil {
 			return err
 		}
-		cfg, err := a.loadElsewhere(flags)
+		quiet := config.Override{Path: "log.level", Value: "warn", Source: "the default of explain", Default: true}
+		cfg, err := a.loadBy(config.LoadElsewhere, flags, []config.Override{quiet}) // no redacted value is compared
 		if err != nil {
 			return err
 		}
-		cfg.Log.Level = "warn"
 		x, err := a.explainObject(cmd.Context(), cfg, args[0], namespace, args[1])
 		if err != nil {
 			return err
