@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 // rederivations is how often in a row a cycle derives its commit anew because
 // another writer was faster, before it leaves the rest to the loop's backoff.
 const rederivations = 10
+
+// rederivePause is what the wait before the nth try has n times at most. It is random, so that
+// writers that met once do not meet again.
+const rederivePause = 50 * time.Millisecond
 
 // Cycle carries what the inbox has, and whatever earlier cycles could not finish,
 // into one commit and pushes it. now is the commit's time. While the remote cannot
@@ -96,6 +101,9 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 			return fmt.Errorf("another writer was faster %d times: %w", attempt, err)
 		}
 		m.log.WithField("attempt", attempt).Debug("the branch moved meanwhile; deriving again on top")
+		if err := pause(ctx, rand.N(time.Duration(attempt)*rederivePause)); err != nil {
+			return err
+		}
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/crmirror/crmirror/gitstore"
 )
 
 // Pace is how the loop spends time.
@@ -142,6 +144,10 @@ func (l *Loop) Run(ctx context.Context) error {
 		case err != nil:
 			tries++
 			l.observer.Retried()
+			if errors.Is(err, gitstore.ErrDiverged) {
+				// The remote is well, and who waits longer than the others comes last for ever.
+				tries = min(tries, patientTries)
+			}
 			l.batch.Return(nil, l.backoff(tries)) // the mirror keeps the entries
 		case report.Again || report.Waiting > 0: // what could not be settled is tried again, and holds up nothing
 			tries, unproven = 0, unproven+1
@@ -151,6 +157,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// patientTries is how many times in a row the wait doubles when other writers were faster.
+const patientTries = 2
 
 // alarm is a timer that is set once until it is stopped or has run.
 type alarm struct {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/crmirror/crmirror/gitstore"
 	"github.com/crmirror/crmirror/kube"
 )
 
@@ -320,4 +321,25 @@ func TestNoWriteWithoutLease(t *testing.T) {
 	p.mirror.TakeOver()
 	p.turn()
 	p.want("a", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
+}
+
+// TestFasterWriters: a loop that others are faster than waits no longer from try to try, so that it does not
+// come last for ever.
+func TestFasterWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLooped(t, BatchOptions{}, Pace{}, &fakeMirror{})
+		l.mirror.answer(func(context.Context, int) (*Report, error) { return newReport(), gitstore.ErrDiverged })
+		l.batch.Kick()
+		l.run(t)
+		after(time.Hour)
+		tries := l.mirror.seen().cycles
+		for i := 1; i < len(tries); i++ {
+			if wait := tries[i].Sub(tries[i-1]); wait > 3*time.Second {
+				t.Fatalf("try %d came %v after the one before, want 2 s or so", i, wait)
+			}
+		}
+		if len(tries) < 1000 {
+			t.Errorf("%d tries in an hour", len(tries))
+		}
+	})
 }

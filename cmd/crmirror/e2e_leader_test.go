@@ -86,13 +86,13 @@ var sizeLine = regexp.MustCompile(`^\+  size: (\d+)$`)
 
 // checkHistory fails the test if a commit changes nothing, or if a widget's size, which only
 // ever grew, does not grow from each commit to the next: then a state was committed twice, or
-// an old one over a newer one.
-func (s served) checkHistory(t *testing.T) {
+// an old one over a newer one. revs are those of "git log".
+func (s served) checkHistory(t *testing.T, revs ...string) {
 	t.Helper()
 	sizes := map[string]int{}
 	var commit, path string
 	files := 1
-	for line := range strings.Lines(gittest.Git(t, s.dir, "log", "--reverse", "--format=commit %H", "--patch", "--unified=0", "main")) {
+	for line := range strings.Lines(gittest.Git(t, s.dir, append([]string{"log", "--reverse", "--format=commit %H", "--patch", "--unified=0"}, revs...)...)) {
 		line = strings.TrimRight(line, "\n")
 		if h, ok := strings.CutPrefix(line, "commit "); ok {
 			if files == 0 {
@@ -170,6 +170,35 @@ func TestHandover(t *testing.T) {
 	server.waitEqual(t, w)
 	third.stop()
 	server.wantEqual(t, w)
-	server.checkHistory(t)
+	server.checkHistory(t, "main")
 	checkBase(t, server.dir, "main", "clusters/e2e")
+}
+
+// A leader that is stopped for longer than its lease, under load, and revived when another one leads, pushes nothing
+// more and ends, with a line that says why.
+func TestPausedLeader(t *testing.T) {
+	for _, mode := range []string{"mirror", "two-way"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWidgets(t, "paused-"+mode+".example.dev").install()
+			server := newServer(t)
+			load := startLoad(t, w, 5)
+			old, _ := startElecting(t, server, w, mode)
+			old.waitLog("in sync")
+			standby, address := startElecting(t, server, w, mode)
+			waitStanding(t, address)
+			old.signal(syscall.SIGSTOP)
+			standby.waitLog("in sync")
+			old.signal(syscall.SIGCONT)
+			if code := old.wait(); code != 1 || !strings.Contains(old.log.String(), "this agent ends, so that nothing of it goes on") {
+				t.Errorf("the old leader: got exit code %d and\n%s\nwant 1, and why", code, old.log.String())
+			}
+			load.end()
+			server.waitEqual(t, w)
+			standby.stop()
+			server.wantEqual(t, w)
+			server.checkHistory(t, "main")
+			checkBase(t, server.dir, "main", "clusters/e2e")
+		})
+	}
 }
