@@ -317,6 +317,14 @@ func (b *Batch) Kick() {
 	b.signal()
 }
 
+// Pause keeps the batch open for a time, whatever it holds. Bytes are still spilled.
+func (b *Batch) Pause(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = time.Now().Add(d)
+	b.signal()
+}
+
 // Size returns how many objects are dirty, and the bytes of their contents held
 // in memory.
 func (b *Batch) Size() (objects int, bytes int64) {

@@ -84,6 +84,7 @@ func (m *Mirror) cycle(ctx context.Context, report *Report, now time.Time) error
 		switch {
 		case err == nil:
 			m.acknowledge(report)
+			report.Lost = attempt - 1
 			return m.checkout(ctx, report)
 		case m.withoutRefs(ctx, err):
 			continue

@@ -128,8 +128,10 @@ func (l *Loop) Run(ctx context.Context) error {
 			poll.stop()
 			l.mirror.Recheck()
 		}
+		began := time.Now()
 		report, err := l.cycle(ctx)
 		l.done(report, err)
+		l.giveWay(report, time.Since(began))
 		l.maintain(ctx)
 		if len(report.Held) > 0 || l.pace.Follow { // a person may approve them, or commit
 			poll.set(jitter(l.pace.Poll), l.Recheck)
@@ -155,6 +157,14 @@ func (l *Loop) Run(ctx context.Context) error {
 		default:
 			tries, unproven = 0, 0
 		}
+	}
+}
+
+// giveWay waits after a cycle that other writers were faster in: one who pushed and goes on at once keeps
+// those from the branch who derive on top of it just now. With several, that would be the same ones for long.
+func (l *Loop) giveWay(report *Report, took time.Duration) {
+	if report.Lost > 0 && took > 0 {
+		l.batch.Pause(min(rand.N(2*took), l.pace.RetryMax))
 	}
 }
 

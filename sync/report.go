@@ -55,6 +55,7 @@ type Report struct {
 	Orphans   []kube.Key               // files that no rule selects any more
 	Left      []gitstore.Left          // files of a person's worktree that were not touched
 	Waiting   int                      // objects whose push is not acknowledged
+	Lost      int                      // tries of a cycle that finished in which another writer was faster
 
 	// Of mode two-way.
 	DryRun    bool // nothing was written: Applied and the changes are what would be

@@ -19,9 +19,9 @@ import (
 type writer struct {
 	*widgets
 	*agent
-	load         *load
-	branch, path string
-	address      string
+	load                  *load
+	cluster, branch, path string
+	address               string
 }
 
 // startWriters starts n agents under load on one repository: on one branch with a path each or, with
@@ -31,7 +31,7 @@ func startWriters(t *testing.T, s served, n int, branches bool) []*writer {
 	var writers []*writer
 	for i := range n {
 		name := fmt.Sprintf("c%d", i)
-		w := &writer{branch: "main", path: "clusters/" + name, address: freeAddress(t)}
+		w := &writer{cluster: name, branch: "main", path: "clusters/" + name, address: freeAddress(t)}
 		if branches {
 			w.branch, w.path = name, "here"
 		}
@@ -68,7 +68,10 @@ func (s served) settle(t *testing.T, writers []*writer) {
 		if d := diff(t, s.dir, w.branch, w.path, cluster(t, w.group)); d != "" {
 			t.Errorf("%s differs from the cluster in the end (-cluster +remote):\n%s", w.group, d)
 		}
-		checkBase(t, s.dir, w.branch, w.path)
+		base := gittest.Git(t, s.dir, "for-each-ref", "--format=%(refname)", "refs/crmirror/"+w.cluster+"-*/base")
+		if d := gittest.Git(t, s.dir, "diff", "--stat", base, w.branch, "--", w.path); d != "" {
+			t.Errorf("base and branch differ below %s:\n%s", w.path, d)
+		}
 	}
 	s.checkHistory(t, "--branches")
 }
