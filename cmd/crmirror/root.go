@@ -88,7 +88,6 @@ It finds the cluster as kubectl does.`,
 		// Not in the commands, so that none can be without it.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return emptyFlags(cmd.Flags()) },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
