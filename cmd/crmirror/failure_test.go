@@ -58,25 +58,29 @@ func TestFailureIsReported(t *testing.T) {
 	cancel()
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	for _, tt := range []struct {
-		ctx    context.Context
-		args   []string
-		want   map[string]any
-		report bool
+		args     []string
+		want     map[string]any
+		report   bool
+		canceled bool
 	}{
-		{t.Context(), []string{"restore", "--repo", nowhere}, map[string]any{"complete": false}, true},
-		{t.Context(), []string{"restore", "--repo", nowhere, "--at", ""}, map[string]any{"complete": false}, false},
-		{t.Context(), []string{"restore", "--no-such-flag"}, map[string]any{"complete": false}, false},
-		{t.Context(), []string{"verify", "--repo", nowhere}, map[string]any{"same": false}, false},
-		{t.Context(), []string{"diff", "--repo", nowhere}, map[string]any{}, false},
-		{t.Context(), []string{"log", "--deleted", "--repo", nowhere}, map[string]any{}, false},
-		{canceled, []string{"log", "--deleted", "--repo", "http://127.0.0.1:1/x", "--cache-dir", t.TempDir()}, map[string]any{"interrupted": true}, false},
+		{args: []string{"restore", "--repo", nowhere}, want: map[string]any{"complete": false}, report: true},
+		{args: []string{"restore", "--repo", nowhere, "--at", ""}, want: map[string]any{"complete": false}},
+		{args: []string{"restore", "--no-such-flag"}, want: map[string]any{"complete": false}},
+		{args: []string{"verify", "--repo", nowhere}, want: map[string]any{"same": false}},
+		{args: []string{"diff", "--repo", nowhere}, want: map[string]any{}},
+		{args: []string{"log", "--deleted", "--repo", nowhere}, want: map[string]any{}},
+		{args: []string{"log", "--deleted", "--repo", "http://127.0.0.1:1/x", "--cache-dir", t.TempDir()}, want: map[string]any{"interrupted": true}, canceled: true},
 	} {
 		args := append([]string{tt.args[0], "-o", "json"}, tt.args[1:]...)
 		report := filepath.Join(t.TempDir(), "report.json")
 		if tt.report {
 			args = append(args, "--report", report)
 		}
-		_, stdout, stderr := called(tt.ctx, args...)
+		ctx := t.Context()
+		if tt.canceled {
+			ctx = canceled
+		}
+		_, stdout, stderr := called(ctx, args...)
 		texts := []string{stdout}
 		if tt.report {
 			content, err := os.ReadFile(report)
