@@ -343,3 +343,29 @@ func TestFasterWriters(t *testing.T) {
 		}
 	})
 }
+
+// TestGiveWay: who met other writers leaves the branch to them for about as long as it took itself.
+func TestGiveWay(t *testing.T) {
+	for lost, want := range []int{3600, 1800} { // cycles in an hour
+		synctest.Test(t, func(t *testing.T) {
+			l := newLooped(t, BatchOptions{}, Pace{}, &fakeMirror{})
+			l.mirror.answer(func(ctx context.Context, _ int) (*Report, error) {
+				if ctx.Err() != nil {
+					return newReport(), ctx.Err()
+				}
+				after(time.Second)
+				l.batch.Kick()
+				report := newReport()
+				report.Lost = lost
+				return report, nil
+			})
+			l.batch.Kick()
+			l.run(t)
+			wantBetween(t, "cycles in an hour", l.mirror.during(time.Hour, cycles), want*9/10, want*11/10)
+			l.cancel()
+			if err := <-l.ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
