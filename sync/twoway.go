@@ -227,7 +227,9 @@ func (m *Mirror) deriveTwoWay(ctx context.Context, report *Report, reshaped bool
 		return err
 	}
 	if t.opts.DryRun {
-		m.try(ctx, judged)
+		if err := m.try(ctx, judged); err != nil {
+			return err
+		}
 	} else if !reshaped {
 		if err := m.write(ctx, judged, now); err != nil {
 			return err

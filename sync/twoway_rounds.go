@@ -41,9 +41,7 @@ func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) 
 			return nil
 		}
 		if round == writeRounds {
-			for _, j := range moved {
-				j.waits = fmt.Sprintf("the object changes in the cluster faster than it can be written, %d times in a row; it is tried again", round)
-			}
+			neverAtRest(moved, round)
 			return nil
 		}
 		if err := pause(ctx, rand.N(roundPause)); err != nil {
@@ -53,6 +51,13 @@ func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) 
 			return err
 		}
 		judged = moved
+	}
+}
+
+// neverAtRest leaves objects that moved in every round to the next cycle.
+func neverAtRest(moved []*judgement, rounds int) {
+	for _, j := range moved {
+		j.waits = fmt.Sprintf("the object changes in the cluster faster than it can be written, %d times in a row; it is tried again", rounds)
 	}
 }
 

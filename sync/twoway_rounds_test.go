@@ -130,3 +130,18 @@ func TestSecondRoundDies(t *testing.T) {
 	}
 	p.want("b", of("{size: 2}"), of("{size: 2}"), of("{size: 2}"))
 }
+
+// TestDryRunMoves: a dry run judges an object again that moves while the server is asked, as the real
+// run does.
+func TestDryRunMoves(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	p.startAs(&TwoWay{DryRun: true, Trial: true})
+	p.moving("a", 3, func(n int) { p.report("a", n) })
+	report := p.cycle()
+	p.hands.eachWrite = nil
+	if len(report.Refusals)+len(report.Findings) != 0 || len(report.Applied) != 1 || report.Applied[0].Action != "configured" {
+		t.Errorf("refusals %v, findings %v, applied %v; want a configured", report.Refusals, report.Findings, report.Applied)
+	}
+	p.want("a", of("{size: 1}"), of("{size: 2}"), of("{size: 1}"))
+}

@@ -112,34 +112,6 @@ func (t *twoWay) makeWrites(ctx context.Context, writes []*judgement) ([]apply.R
 	return results, errs
 }
 
-// try tells, in a dry run, what the writes that were decided would do, and what the server says
-// to them if it is asked.
-func (m *Mirror) try(ctx context.Context, judged []*judgement) {
-	t := m.two
-	var writes []*judgement
-	m.refuseHomeless(ctx, judged)
-	for _, j := range judged {
-		if j.toWrite() && j.refused == nil {
-			writes = append(writes, j)
-		}
-	}
-	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
-	if t.opts.Trial {
-		results, errs = t.makeWrites(ctx, writes)
-	}
-	for i, j := range writes {
-		r := results[i]
-		switch {
-		case errors.As(errs[i], &j.refused):
-		case errs[i] != nil:
-			j.waits = errs[i].Error()
-		default:
-			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove),
-				displaced: r.Displaced, returned: r.Returned, altered: r.Altered})
-		}
-	}
-}
-
 // makeWrite makes one write. Of a deletion whose object stays for a finalizer the
 // result has the object.
 func (t *twoWay) makeWrite(ctx context.Context, j *judgement) (apply.Result, error) {

@@ -1,0 +1,63 @@
+package sync
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/crmirror/crmirror/kube/apply"
+	"github.com/crmirror/crmirror/kube/threeway"
+)
+
+// try tells, in a dry run, what the writes that were decided would do, and what the server says
+// to them if it is asked. What moves in between is judged again, as write does it.
+func (m *Mirror) try(ctx context.Context, judged []*judgement) error {
+	for round := 1; ; round++ {
+		moved := m.tryOnce(ctx, judged)
+		if len(moved) == 0 {
+			return nil
+		}
+		if round == writeRounds {
+			neverAtRest(moved, round)
+			return nil
+		}
+		if err := pause(ctx, rand.N(roundPause)); err != nil {
+			return err
+		}
+		if err := m.judgeMoved(ctx, moved); err != nil {
+			return err
+		}
+		judged = moved
+	}
+}
+
+// tryOnce returns the judgements whose objects moved, to be judged again.
+func (m *Mirror) tryOnce(ctx context.Context, judged []*judgement) []*judgement {
+	t := m.two
+	var writes, moved []*judgement
+	m.refuseHomeless(ctx, judged)
+	for _, j := range judged {
+		if j.toWrite() && j.refused == nil {
+			writes = append(writes, j)
+		}
+	}
+	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
+	if t.opts.Trial {
+		results, errs = t.makeWrites(ctx, writes)
+	}
+	for i, j := range writes {
+		r := results[i]
+		switch {
+		case errors.As(errs[i], &j.refused):
+		case errs[i] != nil:
+			j.waits = errs[i].Error()
+			if errors.Is(errs[i], apply.ErrMoved) && j.decision.Object != threeway.DeleteObject { // as in write
+				moved = append(moved, j)
+			}
+		default:
+			j.done = append(j.done, applied{action: j.decision.Object, fields: j.decision.Set.Union(j.decision.Remove),
+				displaced: r.Displaced, returned: r.Returned, altered: r.Altered})
+		}
+	}
+	return moved
+}
