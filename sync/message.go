@@ -40,6 +40,7 @@ type Change struct {
 type MessageInput struct {
 	Cluster string
 	Initial bool // the first commit of this cluster on the path
+	Settled Side // the side that a person settled conflicts with; "" = nobody did
 	Changes []Change
 }
 
@@ -67,6 +68,9 @@ func Message(in MessageInput) string {
 	})
 	var b strings.Builder
 	b.WriteString(shorten(subject(in, changes), subjectRunes) + "\n\n")
+	if in.Settled != "" {
+		fmt.Fprintf(&b, "Settled by crmirror resolve --take %s.\n\n", in.Settled)
+	}
 	if in.Initial {
 		writeResources(&b, changes)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,7 +101,7 @@ func (m *Mirror) resolve(ctx context.Context, s *settling) error {
 		if !j.decided() {
 			err = s.skip(j.key, "", errors.New(j.finding+j.waits))
 		} else if s.Labels == nil || s.Labels.Matches(labelsOf(j)) {
-			err = m.resolveOne(j, s)
+			err = m.resolveOne(ctx, j, s)
 		}
 		if err != nil {
 			return err
@@ -110,7 +111,7 @@ func (m *Mirror) resolve(ctx context.Context, s *settling) error {
 		return nil
 	}
 	if len(s.commit.Edits) > 0 {
-		s.commit.Message = Message(MessageInput{Cluster: m.opts.ClusterName, Changes: s.changes})
+		s.commit.Message = Message(MessageInput{Cluster: m.opts.ClusterName, Settled: s.Take, Changes: s.changes})
 		if m.at, err = m.repo.Commit(ctx, s.commit); err != nil {
 			return err
 		}
@@ -179,7 +180,7 @@ func labelsOf(j *judgement) labels.Set {
 
 // resolveOne settles an object's matching conflicts: what git is to have is added to
 // the commit, what base is to say to base's edits.
-func (m *Mirror) resolveOne(j *judgement, s *settling) error {
+func (m *Mirror) resolveOne(ctx context.Context, j *judgement, s *settling) error {
 	var settled []Conflict
 	set, remove := fieldpath.NewSet(), fieldpath.NewSet()
 	whole := false
@@ -219,12 +220,37 @@ func (m *Mirror) resolveOne(j *judgement, s *settling) error {
 		if err != nil {
 			return s.skip(j.key, "", err)
 		}
-		s.commit.Edits, s.changes = append(s.commit.Edits, edit), append(s.changes, *changeOf(j, edit, file))
+		change := changeOf(j, edit, file)
+		if s.Take == TakeCluster {
+			m.undoSettled(ctx, j, change, settled)
+		}
+		s.commit.Edits, s.changes = append(s.commit.Edits, edit), append(s.changes, *change)
 	}
 	m.two.setUnknown(j.key, base.gaps)
 	m.two.base = append(m.two.base, baseEdit)
 	s.settled = append(s.settled, settled...)
 	return nil
+}
+
+// undoSettled says in a change of a file whose commits it undoes, where conflicts are settled with the
+// cluster's side. A file that comes back is no new object.
+func (m *Mirror) undoSettled(ctx context.Context, j *judgement, c *Change, settled []Conflict) {
+	var questions []asked
+	for i := range settled {
+		questions = append(questions, askSince(j, settled[i].path))
+	}
+	var undone []string
+	for _, by := range m.since(ctx, questions) {
+		if by.Commit == "" {
+			continue
+		}
+		if who := by.Commit[:7] + " by " + by.Author; !slices.Contains(undone, who) {
+			undone = append(undone, who)
+		}
+	}
+	if c.Undoes = strings.Join(undone, ", "); c.Undoes != "" && c.Op == Created {
+		c.Op = Changed
+	}
 }
 
 // settledWith returns what base and git's file are to have when these fields, or the object, are

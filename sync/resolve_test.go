@@ -202,3 +202,26 @@ func TestResolveOneObject(t *testing.T) {
 		t.Errorf("all: %v", err)
 	}
 }
+
+// TestResolveTellsWhom: a commit that settles a conflict with the cluster's side says that it does, and
+// whose commits it undoes; a file that comes back is no new object.
+func TestResolveTellsWhom(t *testing.T) {
+	p := agreed(t, map[string]string{"a": "{size: 1}", "c": "{size: 1}"})
+	p.edit("grow", map[string]string{"a": of("{size: 2}")})
+	grow := p.git("-C", p.remote, "rev-parse", "--short=7", "refs/heads/main")
+	p.edit("drop", map[string]string{"c": ""})
+	drop := p.git("-C", p.remote, "rev-parse", "--short=7", "refs/heads/main")
+	p.edit("unrelated", map[string]string{"z": "{size: 9}"})
+	p.patch("kubectl-edit", "a", "{size: 3}")
+	p.patch("kubectl-edit", "c", "{size: 3}")
+	p.wantConflicts(p.settled(), ".spec.size", "")
+	for name, commit := range map[string]string{"a": grow, "c": drop} {
+		p.resolve(Resolution{Take: TakeCluster, Name: name})
+		message := p.lastMessage()
+		for _, want := range []string{"Put back ", "Changed:\n", "; undoes " + strings.TrimSpace(commit) + " by ", "Settled by crmirror resolve --take cluster."} {
+			if !strings.Contains(message, want) {
+				t.Errorf("no %q in\n%s", want, message)
+			}
+		}
+	}
+}

@@ -70,17 +70,22 @@ func (m *Mirror) contentThen(ctx context.Context, blob gitstore.Hash) (map[strin
 	return obj.Object, true
 }
 
+// askSince asks for a field of a judged object's file; an empty path is the object.
+func askSince(j *judgement, path fieldpath.Path) asked {
+	q := asked{file: j.path, field: path, has: valueOf(j.git, path)}
+	if len(path) == 0 {
+		q.has = fieldValue{value: j.git, present: j.git != nil}
+	}
+	return q
+}
+
 // conflictSince finds which commits gave the fields of conflicts the values that git has, in
 // the order of the conflicts.
 func (m *Mirror) conflictSince(ctx context.Context, judged []*judgement) []gitstore.Change {
 	var questions []asked
 	for _, j := range judged {
 		for _, c := range j.decision.Conflicts {
-			q := asked{file: j.path, field: c.Path, has: valueOf(j.git, c.Path)}
-			if len(c.Path) == 0 {
-				q.has = fieldValue{value: j.git, present: j.git != nil}
-			}
-			questions = append(questions, q)
+			questions = append(questions, askSince(j, c.Path))
 		}
 	}
 	return m.since(ctx, questions)
