@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,12 +110,30 @@ func TestAgreedUnreadableFileStopsPrunes(t *testing.T) {
 	if p.spec("b") == "" {
 		t.Fatal("b was deleted")
 	}
-	if len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Text, "broken.yaml cannot be read") {
+	if len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Text, "until this file is mended or removed: clusters/lab/"+p.pathOf("broken")) {
 		t.Errorf("findings %v, want one that names the file", r.Findings)
 	}
-	p.person("remove the broken one", func(dir string) {
-		if err := os.Remove(filepath.Join(dir, "clusters/lab", p.pathOf("broken"))); err != nil {
+	// A file that can be read, but holds what cannot be applied from there, is named beside it.
+	misplaced := "cluster/" + filepath.Base(filepath.Dir(p.pathOf("broken"))) + "/misplaced.yaml"
+	p.person("put one where its kind has none", func(dir string) {
+		file := filepath.Join(dir, "clusters/lab", misplaced)
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(p.text("misplaced", "{size: 1}")), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r = p.settled()
+	want := "until these 2 files are mended or removed: clusters/lab/" + misplaced + ", clusters/lab/" + p.pathOf("broken")
+	if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.Contains(f.Text, want) }) {
+		t.Errorf("findings %v, want %q", r.Findings, want)
+	}
+	p.person("remove the bad ones", func(dir string) {
+		for _, path := range []string{p.pathOf("broken"), misplaced} {
+			if err := os.Remove(filepath.Join(dir, "clusters/lab", path)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 	p.settled()

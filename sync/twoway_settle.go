@@ -3,8 +3,10 @@ package sync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
@@ -221,7 +223,7 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 	t := m.two
 	byKey := map[kube.Key]*judgement{}
 	clear(t.undone)
-	unreadable, err := m.unreadableFile(ctx, judged)
+	bad, err := m.badFiles(ctx, judged)
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +235,8 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 		switch {
 		case !t.opts.Prune:
 			j.waiting = "deleted in git; its object stays, since apply.prune is off"
-		case unreadable != "":
-			j.waiting, j.again = "deleted in git; nothing is deleted while "+unreadable+" cannot be read", true
+		case len(bad) > 0:
+			j.waiting, j.again = "deleted in git; nothing is deleted until "+theseFiles(bad), true
 		case m.movedTo(j.key) != "":
 			j.waiting, j.again = "its file was moved to "+m.movedTo(j.key)+", from where it is not applied; its object stays until the file is back, or gone", true
 		default:
@@ -266,12 +268,14 @@ func (m *Mirror) guardPrunes(ctx context.Context, judged []*judgement, now time.
 	return held, nil
 }
 
-// unreadableFile names a file of ours that cannot be read, or "". The files are looked
-// at only where a deletion hangs on it, and each content once.
-func (m *Mirror) unreadableFile(ctx context.Context, judged []*judgement) (string, error) {
-	if name := m.unreadableChange(judged); name != "" || !m.two.opts.Prune ||
+// badFiles names, from the repository's root, the files of ours that may be any object's: they
+// cannot be read, or hold what cannot be applied from there. All are looked at only where a
+// deletion hangs on it, and each content once.
+func (m *Mirror) badFiles(ctx context.Context, judged []*judgement) ([]string, error) {
+	bad := m.badChanges(judged)
+	if !m.two.opts.Prune ||
 		!slices.ContainsFunc(judged, func(j *judgement) bool { return j.decided() && j.decision.Object == threeway.DeleteObject }) {
-		return name, nil
+		return bad, nil
 	}
 	var paths []string
 	var blobs []gitstore.Hash
@@ -282,41 +286,57 @@ func (m *Mirror) unreadableFile(ctx context.Context, judged []*judgement) (strin
 		return true
 	})
 	if err := m.repo.Prefetch(ctx, blobs); err != nil {
-		return "", err
+		return nil, err
 	}
 	for i, path := range paths {
 		content, err := m.repo.Read(ctx, blobs[i])
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if _, _, err := decodeAt(path, content); err != nil {
-			return m.repo.FullPath(path), nil
+			bad = append(bad, m.repo.FullPath(path))
+			continue
 		}
 		m.two.readable[blobs[i]] = true
 	}
-	return "", nil
+	slices.Sort(bad)
+	return slices.Compact(bad), nil
 }
 
-// unreadableChange names one among what differs from base, or "".
-func (m *Mirror) unreadableChange(judged []*judgement) string {
+// badChanges names those among what differs from base.
+func (m *Mirror) badChanges(judged []*judgement) []string {
+	var bad []string
 	now := map[kube.Key]bool{}
 	for _, j := range judged {
 		now[j.key] = true
 		if j.finding != "" && j.git == nil && !j.gitBlob.IsZero() {
-			return m.repo.FullPath(j.path)
+			bad = append(bad, m.repo.FullPath(j.path))
 		}
 	}
 	for _, key := range sortedKeys(m.two.left) {
 		if m.two.left[key].unreadable && m.two.judging[key] && !now[key] {
-			return m.repo.FullPath(PathOf(key))
+			bad = append(bad, m.repo.FullPath(PathOf(key)))
 		}
 	}
 	for path, f := range m.strange {
 		if f.unreadable {
-			return m.repo.FullPath(path)
+			bad = append(bad, m.repo.FullPath(path))
 		}
 	}
-	return ""
+	return bad
+}
+
+// theseFiles says of files what has to become of them; of many it names the first ones.
+func theseFiles(files []string) string {
+	const named = 5
+	switch n := len(files); {
+	case n == 1:
+		return "this file is mended or removed: " + files[0]
+	case n <= named:
+		return fmt.Sprintf("these %d files are mended or removed: %s", n, strings.Join(files, ", "))
+	default:
+		return fmt.Sprintf("these %d files are mended or removed: %s and %d more", n, strings.Join(files[:named], ", "), n-named)
+	}
 }
 
 func isFile(mode filemode.FileMode) bool {
