@@ -140,8 +140,10 @@ func (a *app) conflictsCommand() *cobra.Command {
 		Short: "List what git and the cluster both changed",
 		Long: `List the fields and objects that git and the cluster have differently and that crmirror writes on neither side, with each side's
 value, who owns the field in the cluster, and the commands that settle it. It changes nothing, and may be run beside the agent.
+What else it sees not to be applied is listed after them, on the standard error with -o json. It does not ask the server what
+that would refuse; crmirror apply --dry-run does.
 
-Exit code: 0 there are none; 3 there are some; 1 error; 2 wrong usage or config.`,
+Exit code: 0 there are none; 3 there are some, or changes that are not applied; 1 error; 2 wrong usage or config.`,
 		Example: `  crmirror conflicts --config crmirror.yaml
   crmirror conflicts --config crmirror.yaml -o json`,
 		Args: cobra.NoArgs,
@@ -158,10 +160,10 @@ Exit code: 0 there are none; 3 there are some; 1 error; 2 wrong usage or config.
 			return err
 		}
 		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "conflicts"), onlyLooks, func(_ *session, report *sync.Report) error {
-			if err := writeConflicts(a.env.stdout, format, report, flags.again(cfg)); err != nil {
+			if err := writeConflicts(a.env.stdout, a.env.stderr, format, report, flags.again(cfg)); err != nil {
 				return err
 			}
-			if len(report.Conflicts) > 0 || format != outputJSON && len(report.Refusals) > 0 {
+			if len(report.Conflicts)+len(report.Refusals) > 0 {
 				return errDifferences
 			}
 			return nil
@@ -178,8 +180,8 @@ func (a *app) resolveCommand() *cobra.Command {
 		Long: `Settle conflicts. --take cluster commits the cluster's value to git. --take git records that the cluster's value has been seen,
 so that git's is applied over it: by the agent at its next look at the remote, or by the next crmirror apply.
 
-RESOURCE is written as kubectl does, certificates.cert-manager.io. Without --field all conflicts of the object are
-settled; -n says which where objects of that name have some in several namespaces. --all settles those of all objects, and can be
+RESOURCE is written as plural.group, certificates.cert-manager.io; the plural alone does where one mirrored
+resource has it. Without --field all conflicts of the object are settled; -n says which where objects of that name have some in several namespaces. --all settles those of all objects, and can be
 narrowed with -n and -l; what cannot be settled is listed, and the exit code is 3 then.`,
 		Example: `  crmirror resolve certificates.cert-manager.io web -n shop --field .spec.duration --take git --config crmirror.yaml
   crmirror resolve --all -n shop --take cluster --config crmirror.yaml`,
@@ -197,6 +199,9 @@ narrowed with -n and -l; what cannot be settled is listed, and the exit code is 
 			return err
 		}
 		return a.oneCycle(cmd.Context(), withOwnCache(cfg, "resolve"), onlyLooks, func(s *session, report *sync.Report) error {
+			if resolution.Resource, err = fullName(resolution.Resource, report.Resources()); err != nil {
+				return err
+			}
 			settled, left, err := s.mirror.Resolve(cmd.Context(), resolution, time.Now())
 			if err != nil {
 				return err
@@ -248,6 +253,26 @@ func (r *resolveFlags) parse(args []string) (sync.Resolution, error) {
 		out.Labels = selector
 	}
 	return out, nil
+}
+
+// fullName completes a plural that stands alone, where one mirrored resource has it.
+func fullName(resource string, mirrored []sync.ResourceReport) (string, error) {
+	var found []string
+	for _, x := range mirrored {
+		if x.Resource == resource {
+			return resource, nil
+		}
+		if strings.HasPrefix(x.Resource, resource+".") && !strings.Contains(resource, ".") {
+			found = append(found, x.Resource)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return resource, nil
+	case 1:
+		return found[0], nil
+	}
+	return "", usagef("%q may be %s; write one of them", resource, strings.Join(found, " or "))
 }
 
 // noMatch says why a resolution found nothing to settle.

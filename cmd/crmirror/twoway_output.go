@@ -160,10 +160,14 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// writeConflicts writes the list of conflicts and, for people, what else is known not to be applied.
-func writeConflicts(w io.Writer, format outputFormat, report *sync.Report, again string) error {
+// writeConflicts writes the list of conflicts. What else is known not to be applied, or wanting a
+// look, goes after it for people, and to beside it where w takes JSON.
+func writeConflicts(w, beside io.Writer, format outputFormat, report *sync.Report, again string) error {
 	results := conflictResults(report.Conflicts, again)
 	if format == outputJSON {
+		if _, err := io.WriteString(beside, notApplied(report)); err != nil {
+			return err
+		}
 		return writeJSON(w, results)
 	}
 	var out strings.Builder
@@ -171,14 +175,32 @@ func writeConflicts(w io.Writer, format outputFormat, report *sync.Report, again
 		out.WriteString("No conflicts.\n")
 	}
 	writeConflictText(&out, results)
+	out.WriteString(notApplied(report))
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// notApplied lists what a look without writing, not even on trial, tells of changes that are no
+// conflict and not applied; "" when that is nothing.
+func notApplied(report *sync.Report) string {
+	var out strings.Builder
 	if len(report.Refusals) > 0 {
 		out.WriteString("\nNot applied:\n")
 	}
 	for _, r := range report.Refusals {
 		out.WriteString(clean("  %s: %s; the agent tries again %s\n", sync.At(r.File, r.Line), r.Text, r.Every()))
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	findings := findingsOf(report)
+	if len(findings) > 0 {
+		out.WriteString("\nPlease look at:\n")
+	}
+	for _, f := range findings {
+		out.WriteString(clean("  %s: %s\n", f.What, f.Text))
+	}
+	if out.Len() > 0 {
+		out.WriteString("\nThe server was not asked what else it would refuse; this asks it: crmirror apply --dry-run\n")
+	}
+	return out.String()
 }
 
 func writeConflictText(out *strings.Builder, conflicts []conflictResult) {
