@@ -83,13 +83,13 @@ func (a *announced) fields() *fieldpath.Set { return a.Set.all().Union(a.Remove.
 
 // unmade says that the write is open, and what ends that.
 //
-// It does not end by itself: a paused agent may send a request at any time, and what keeps
-// a late one from doing harm is only that the announcement stands.
+// But for a creation, it does not end by itself: a paused agent may send a request at any time, and
+// what keeps a late one from doing harm is only that the announcement stands.
 func (a *announced) unmade() string {
 	const may = " was announced and not made; an agent that was interrupted may make it yet. It stays open until the object "
 	switch a.Action {
 	case writeCreate:
-		return "its creation" + may + "exists, or its file is back"
+		return "its creation" + may + fmt.Sprintf("exists, its file is back, or %.0f minutes have passed", lateAfter.Minutes())
 	case writeDelete:
 		return "its deletion" + may + "changes or goes"
 	}

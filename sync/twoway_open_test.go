@@ -4,6 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/crmirror/crmirror/kube/threeway"
 )
 
 // announcedOnly lets an agent announce the writes that git asks for, and die before it makes them.
@@ -51,20 +54,51 @@ func TestReshapeBesideOpenWrite(t *testing.T) {
 // TestUnmadeCreate: a creation that was announced, and that git took back, is told of as long as it
 // may be made yet.
 func TestUnmadeCreate(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []string{"{size: 5}", "{grade: medium, size: 5}"} { // the server refuses the other
+		t.Run(spec, func(t *testing.T) {
+			p := agreed(t, map[string]string{"a": "{size: 1}"})
+			p.edit("new", map[string]string{"new": of(spec)})
+			p.announcedOnly()
+			p.edit("gone again", map[string]string{"new": ""})
+			p.agent()
+			for range 2 {
+				r := p.settled()
+				if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Text, "its creation was announced and not made") {
+					t.Fatalf("findings %v, want one of its creation", r.Findings)
+				}
+			}
+			p.now = p.now.Add(lateAfter)
+			if r := p.settled(); !r.Clean() {
+				t.Errorf("findings %v, conflicts %v, refusals %v", r.Findings, r.Conflicts, r.Refusals)
+			}
+			if strings.Contains(p.announced(), "/new") {
+				t.Errorf("the announcement stands:\n%s", p.announced())
+			}
+			p.want("new", "", "", "")
+		})
+	}
+}
+
+// TestUnmadeCreateAgain: a creation that git took back is made when its file is back.
+func TestUnmadeCreateAgain(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1}"})
 	p.edit("new", map[string]string{"new": "{size: 5}"})
 	p.announcedOnly()
 	p.edit("gone again", map[string]string{"new": ""})
 	p.agent()
-	for range 2 {
-		r := p.settled()
-		if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Text, "its creation was announced and not made") {
-			t.Fatalf("findings %v, want one of its creation", r.Findings)
-		}
-	}
+	p.settled()
 	p.edit("there again", map[string]string{"new": of("{size: 5}")})
 	if r := p.settled(); !r.Clean() {
 		t.Errorf("findings %v, conflicts %v, refusals %v", r.Findings, r.Conflicts, r.Refusals)
 	}
 	p.want("new", of("{size: 5}"), of("{size: 5}"), of("{size: 5}"))
+}
+
+// TestCreatesInTime: nothing is created when its announcement may count as withdrawn.
+func TestCreatesInTime(t *testing.T) {
+	j := &judgement{decision: threeway.Decision{Object: threeway.CreateObject}}
+	if _, err := newTwoWay(TwoWay{}).makeWrite(t.Context(), j, time.Now()); !errors.Is(err, errLate) {
+		t.Errorf("got %v, want %v", err, errLate)
+	}
 }

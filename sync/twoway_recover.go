@@ -187,6 +187,8 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 		return outcome{pending: true}, ctx.Err()
 	}
 	switch {
+	case e.Action == writeCreate && live == nil && m.withdrawn(e):
+		return outcome{}, nil
 	case e.Action == writeCreate && live == nil,
 		live != nil && live.GetUID() == e.UID && live.GetResourceVersion() == e.ResourceVersion:
 		return outcome{pending: true, unmade: true}, nil
@@ -202,6 +204,27 @@ func (m *Mirror) outcome(ctx context.Context, e announced) (outcome, error) {
 		return outcome{}, nil // it cannot land any more
 	}
 	return m.outcomeOfFields(e, base, live, whole), nil
+}
+
+// createWithin is how long after its announcement an object is created at most.
+const createWithin = 2 * time.Minute
+
+// lateAfter is how long an announced creation stays open that git took back. It leaves room for a long
+// cycle before the announcement, and for clocks that differ.
+const lateAfter = 10 * time.Minute
+
+// withdrawn tells whether nobody is to make an announced creation any more, of an object that is absent
+// and not agreed on: git has no file for it, and whoever announced it has given up by now. If one lands
+// in spite of that, the object is new in the cluster and comes to git: no value is lost.
+//
+// Invariant: whoever announces a creation makes it within createWithin, or announces it again.
+// Tests: TestUnmadeCreate, TestCreatesInTime.
+func (m *Mirror) withdrawn(e announced) bool {
+	if _, exists := m.repo.Lookup(PathOf(e.Key)); exists || e.Base != "" {
+		return false
+	}
+	info, err := m.repo.Info(m.repo.Ref(m.refs.Applying))
+	return err == nil && m.two.now.Sub(info.When) >= lateAfter
 }
 
 // outcomeOfCreate: an object that is what was announced, and is ours, was created.

@@ -100,11 +100,12 @@ func (m *Mirror) execute(ctx context.Context, writes []*judgement) {
 // makeWrites makes writes, some at a time. Both results are as long as writes.
 func (t *twoWay) makeWrites(ctx context.Context, writes []*judgement) ([]apply.Result, []error) {
 	results, errs := make([]apply.Result, len(writes)), make([]error, len(writes))
+	until := time.Now().Add(createWithin)
 	var g errgroup.Group
 	g.SetLimit(parallelWrites)
 	for i, j := range writes {
 		g.Go(func() error {
-			results[i], errs[i] = t.makeWrite(ctx, j)
+			results[i], errs[i] = t.makeWrite(ctx, j, until)
 			return nil
 		})
 	}
@@ -112,9 +113,12 @@ func (t *twoWay) makeWrites(ctx context.Context, writes []*judgement) ([]apply.R
 	return results, errs
 }
 
+// errLate says that a creation may count as withdrawn by the time that it would be made.
+var errLate = errors.New("it was announced too long ago; it is announced again")
+
 // makeWrite makes one write. Of a deletion whose object stays for a finalizer the
-// result has the object.
-func (t *twoWay) makeWrite(ctx context.Context, j *judgement) (apply.Result, error) {
+// result has the object. Nothing is created after until.
+func (t *twoWay) makeWrite(ctx context.Context, j *judgement, until time.Time) (apply.Result, error) {
 	if t.lease != nil {
 		if err := t.lease.Held(); err != nil {
 			return apply.Result{}, err
@@ -123,6 +127,11 @@ func (t *twoWay) makeWrite(ctx context.Context, j *judgement) (apply.Result, err
 	d := &j.decision
 	switch d.Object {
 	case threeway.CreateObject:
+		if !time.Now().Before(until) {
+			return apply.Result{}, errLate
+		}
+		ctx, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
 		return t.opts.Hands.Create(ctx, j.key, j.resource, d.Cluster, j.shaped)
 	case threeway.DeleteObject:
 		gone, err := t.opts.Hands.Delete(ctx, j.key, j.resource, j.live)
