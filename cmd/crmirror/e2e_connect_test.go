@@ -48,7 +48,7 @@ func TestWrongClusterIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			return backup("--kubeconfig", kubeconfig)
-		}, 1, []string{"nobody", "cannot get", "kube-system", "deploy/"}},
+		}, 1, []string{"nobody", "cannot get", "kube-system", "crmirror rbac"}},
 	} {
 		r.check(t)
 	}
