@@ -235,18 +235,24 @@ func (l *Loop) pause(ctx context.Context, tries int) bool {
 	}
 }
 
+// until returns a context that ends with ctx, and when a channel is closed.
+func until(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
+	wait, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-wait.Done():
+		}
+	}()
+	return wait, cancel
+}
+
 // Once takes everything in until synced is closed, and carries it into git with
 // one Cycle. It is what a backup does. The batch has to be held meanwhile.
 func (l *Loop) Once(ctx context.Context, synced <-chan struct{}) (*Report, error) {
-	waitCtx, cancel := context.WithCancel(ctx)
+	waitCtx, cancel := until(ctx, synced)
 	defer cancel()
-	go func() {
-		select {
-		case <-synced:
-			cancel()
-		case <-waitCtx.Done():
-		}
-	}()
 	for {
 		due, err := l.batch.Wait(waitCtx)
 		switch {

@@ -46,15 +46,8 @@ func (l *Loop) underLease(ctx context.Context) (context.Context, context.CancelF
 func (l *Loop) Standby(ctx context.Context, lead <-chan struct{}, relist func()) error {
 	l.health.standby(true)
 	defer l.health.standby(false)
-	wait, cancel := context.WithCancel(ctx)
+	wait, cancel := until(ctx, lead)
 	defer cancel()
-	go func() {
-		select {
-		case <-lead:
-			cancel()
-		case <-wait.Done():
-		}
-	}()
 	var tries int
 	var poll alarm
 	defer poll.stop()

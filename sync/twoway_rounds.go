@@ -23,10 +23,10 @@ const roundPause = 100 * time.Millisecond
 // meanwhile are judged again on their new state, and what is decided then is announced anew.
 func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) error {
 	var told []announced // what landed in this cycle, and is not in base yet
-	for round := 1; ; round++ {
+	return m.inRounds(ctx, judged, func(judged []*judgement) ([]*judgement, error) {
 		written, err := m.writeOnce(ctx, judged, told, now)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var moved []*judgement
 		for _, w := range written {
@@ -37,8 +37,17 @@ func (m *Mirror) write(ctx context.Context, judged []*judgement, now time.Time) 
 				moved = append(moved, w.of)
 			}
 		}
-		if len(moved) == 0 {
-			return nil
+		return moved, nil
+	})
+}
+
+// inRounds does something with what was judged, and again with the objects that moved meanwhile, judged
+// on their new state, until none does. once returns those.
+func (m *Mirror) inRounds(ctx context.Context, judged []*judgement, once func([]*judgement) ([]*judgement, error)) error {
+	for round := 1; ; round++ {
+		moved, err := once(judged)
+		if err != nil || len(moved) == 0 {
+			return err
 		}
 		if round == writeRounds {
 			neverAtRest(moved, round)

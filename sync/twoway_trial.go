@@ -3,7 +3,6 @@ package sync
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 
 	"github.com/crmirror/crmirror/kube/apply"
 	"github.com/crmirror/crmirror/kube/threeway"
@@ -12,23 +11,9 @@ import (
 // try tells, in a dry run, what the writes that were decided would do, and what the server says
 // to them if it is asked. What moves in between is judged again, as write does it.
 func (m *Mirror) try(ctx context.Context, judged []*judgement) error {
-	for round := 1; ; round++ {
-		moved := m.tryOnce(ctx, judged)
-		if len(moved) == 0 {
-			return nil
-		}
-		if round == writeRounds {
-			neverAtRest(moved, round)
-			return nil
-		}
-		if err := pause(ctx, rand.N(roundPause)); err != nil {
-			return err
-		}
-		if err := m.judgeMoved(ctx, moved); err != nil {
-			return err
-		}
-		judged = moved
-	}
+	return m.inRounds(ctx, judged, func(judged []*judgement) ([]*judgement, error) {
+		return m.tryOnce(ctx, judged), nil
+	})
 }
 
 // tryOnce returns the judgements whose objects moved, to be judged again.

@@ -61,12 +61,12 @@ func (s *session) work(ctx context.Context, loop *sync.Loop, leads func(bool)) (
 	go func() { election <- s.lease.Run(elect) }()
 	defer func() {
 		cancel()
-		switch lost := <-election; {
-		case errors.Is(lost, lease.ErrLost):
+		lost := <-election
+		if errors.Is(lost, lease.ErrLost) {
 			err = fmt.Errorf("%w; this agent ends, so that nothing of it goes on while another one leads; started again it stands by", lost)
-		default:
-			err = errors.Join(err, lost)
+			return
 		}
+		err = errors.Join(err, lost)
 	}()
 	leads(false)
 	if loop.Standby(ctx, s.lease.Acquired(), s.fleet.Relist) != nil {
