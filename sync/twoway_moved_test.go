@@ -172,11 +172,7 @@ func TestOpenKeepsBase(t *testing.T) {
 	before := p.file(p.pathOf("a"))
 	p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
 	p.patch("kubectl-edit", "a", "{color: blue}")
-	p.at(StepAnnounced)
-	p.agent()
-	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
+	p.dies(StepAnnounced)
 	live, err := p.hands.Writer.Read(t.Context(), p.server.key("a"), "v1")
 	if err != nil {
 		t.Fatal(err)

@@ -13,11 +13,7 @@ import (
 // Another one starts.
 func (p *pair) announcedOnly() {
 	p.t.Helper()
-	p.at(StepAnnounced)
-	p.agent()
-	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-		p.t.Fatal(err)
-	}
+	p.dies(StepAnnounced)
 	p.opts.Reached = nil
 	p.cache = p.t.TempDir()
 }

@@ -1,7 +1,6 @@
 package sync
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 )
@@ -35,11 +34,7 @@ func TestRemovalDies(t *testing.T) {
 			p.edit("open", map[string]string{"a": spec(1, "ours")})
 			p.settled()
 			p.edit("close", map[string]string{"a": spec(1, "")})
-			p.at(tt.step)
-			p.agent()
-			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-				t.Fatalf("the cycle did not die: %v", err)
-			}
+			p.dies(tt.step)
 			p.patch("controller", "a", tt.controller)
 			p.opts.Reached, p.cache = nil, t.TempDir()
 			p.agent()

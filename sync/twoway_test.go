@@ -337,6 +337,16 @@ func (p *pair) at(step Step) {
 	}
 }
 
+// dies lets a new agent's first cycle end in a crash at a step.
+func (p *pair) dies(step Step) {
+	p.t.Helper()
+	p.at(step)
+	p.agent()
+	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
+		p.t.Fatalf("the cycle did not die at %s: %v", step, err)
+	}
+}
+
 // TestCrash: an agent dies between two steps of the protocol, people go on on
 // either side, and another agent takes over. No edit is lost; what cannot be told is asked.
 func TestCrash(t *testing.T) {
@@ -371,11 +381,7 @@ func TestCrash(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": "{size: 1}"})
 			p.edit("grow", map[string]string{"a": of("{size: 2}")})
-			p.at(tt.step)
-			p.agent()
-			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-				t.Fatalf("the cycle did not die: %v", err)
-			}
+			p.dies(tt.step)
 			tt.meanwhile(p)
 			p.opts.Reached = nil
 			p.cache = t.TempDir() // the disk is gone, too
@@ -416,11 +422,7 @@ func TestPushFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": "{size: 1}"})
 			p.edit("grow", map[string]string{"a": of("{size: 2}")})
-			p.at(StepWritten)
-			p.agent()
-			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-				t.Fatalf("the cycle did not fail: %v", err)
-			}
+			p.dies(StepWritten)
 			p.mirror.two.opts.Reached = nil // the same process goes on
 			tt.meanwhile(p)
 			report := p.settled()
@@ -469,11 +471,7 @@ func TestTwoCrashes(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
 	p.edit("grow", map[string]string{"a": of("{size: 2}")})
 	for _, step := range []Step{StepAnnounced, StepWritten} {
-		p.at(step)
-		p.agent()
-		if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-			t.Fatalf("the cycle did not die at %s: %v", step, err)
-		}
+		p.dies(step)
 	}
 	p.edit("back, and another", map[string]string{"a": of("{size: 1}"), "b": of("{size: 3}")})
 	p.opts.Reached = nil
@@ -488,11 +486,7 @@ func TestTwoCrashes(t *testing.T) {
 func TestLandedBeforeMore(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1}", "b": "{size: 1}"})
 	p.edit("grow", map[string]string{"a": of("{size: 2}")})
-	p.at(StepWritten)
-	p.agent()
-	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
+	p.dies(StepWritten)
 	p.edit("and another", map[string]string{"b": of("{size: 2}")})
 	p.at(StepAnnounced) // the same process goes on, and dies with the second
 	p.mirror.two.opts.Reached = p.opts.Reached
@@ -632,11 +626,7 @@ func TestDeletedWhileAnnounced(t *testing.T) {
 		t.Run(fmt.Sprintf("made again=%v", again), func(t *testing.T) {
 			p := agreed(t, map[string]string{"a": "{size: 1}"})
 			p.edit("grow", map[string]string{"a": of("{size: 2}")})
-			p.at(StepWritten)
-			p.agent()
-			if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-				t.Fatal(err)
-			}
+			p.dies(StepWritten)
 			p.delete("a")
 			if again {
 				p.create("kubectl", "a", "{size: 1}")
@@ -655,11 +645,7 @@ func TestDeletedWhileAnnounced(t *testing.T) {
 func TestAnnouncedFieldsOnly(t *testing.T) {
 	p := agreed(t, map[string]string{"a": "{size: 1, color: red}"})
 	p.edit("grow", map[string]string{"a": of("{size: 2, color: red}")})
-	p.at(StepAnnounced)
-	p.agent()
-	if _, err := p.tryTurn(); !errors.Is(err, errCrash) {
-		t.Fatal(err)
-	}
+	p.dies(StepAnnounced)
 	text := p.announced()
 	if !strings.Contains(text, "f:size") || strings.Contains(text, "color") || strings.Contains(text, "replicas") {
 		t.Errorf("the announcement says:\n%s", text)

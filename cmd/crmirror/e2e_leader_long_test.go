@@ -56,12 +56,7 @@ func TestLeaderRounds(t *testing.T) {
 				standby.waitLog("in sync")
 				leader = standby
 			}
-			load.end()
-			server.waitEqual(t, w)
-			leader.stop()
-			server.wantEqual(t, w)
-			server.checkHistory(t, "main")
-			checkBase(t, server.dir, "main", "clusters/e2e")
+			server.endLed(t, w, load, leader)
 			t.Logf("%d changes of leader, %d commits", rounds, len(server.subjects(t)))
 		})
 	}

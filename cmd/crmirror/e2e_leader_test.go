@@ -166,12 +166,18 @@ func TestHandover(t *testing.T) {
 	second.signal(syscall.SIGKILL)
 	second.wait()
 	third.waitLog("in sync")
+	server.endLed(t, w, load, third)
+}
+
+// endLed ends the load and the last leader, and checks that every newest state arrived and none twice.
+func (s served) endLed(t *testing.T, w *widgets, load *load, last *agent) {
+	t.Helper()
 	load.end()
-	server.waitEqual(t, w)
-	third.stop()
-	server.wantEqual(t, w)
-	server.checkHistory(t, "main")
-	checkBase(t, server.dir, "main", "clusters/e2e")
+	s.waitEqual(t, w)
+	last.stop()
+	s.wantEqual(t, w)
+	s.checkHistory(t, "main")
+	checkBase(t, s.dir, "main", "clusters/e2e")
 }
 
 // A leader that is stopped for longer than its lease, under load, and revived when another one leads, pushes nothing
@@ -193,12 +199,7 @@ func TestPausedLeader(t *testing.T) {
 			if code := old.wait(); code != 1 || !strings.Contains(old.log.String(), "this agent ends, so that nothing of it goes on") {
 				t.Errorf("the old leader: got exit code %d and\n%s\nwant 1, and why", code, old.log.String())
 			}
-			load.end()
-			server.waitEqual(t, w)
-			standby.stop()
-			server.wantEqual(t, w)
-			server.checkHistory(t, "main")
-			checkBase(t, server.dir, "main", "clusters/e2e")
+			server.endLed(t, w, load, standby)
 		})
 	}
 }

@@ -31,8 +31,7 @@ func TestMetrics(t *testing.T) {
 	w.create("a", 1)
 	server := newServer(t)
 	u := newUser(t)
-	address := freeAddress(t)
-	config := configFor(server.url(), w.group, "mode: two-way\nhealth: {listen: '"+address+"'}\n")
+	config, address := watchedConfig(t, server, w.group, "mode: two-way\n")
 	agent := u.start(config)
 	agent.waitLog("in sync")
 	agent.stop()
@@ -276,8 +275,8 @@ func TestHeldDeletionsShow(t *testing.T) {
 	for _, name := range names {
 		w.create(name, 1)
 	}
-	address := freeAddress(t)
-	agent := newUser(t).start(configFor(newServer(t).url(), w.group, "mode: two-way\nhealth: {listen: '"+address+"'}\n"))
+	config, address := watchedConfig(t, newServer(t), w.group, "mode: two-way\n")
+	agent := newUser(t).start(config)
 	agent.waitLog("in sync")
 	for _, name := range names {
 		w.delete(name)

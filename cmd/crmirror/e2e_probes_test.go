@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
+	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
 // TestProbesTellOfSilence: a push that hangs and an API server that has fallen silent show at
@@ -28,8 +26,8 @@ clusters: [{name: lab, cluster: {server: "`+api.URL+`"}}]
 contexts: [{name: lab, context: {cluster: lab}}]
 current-context: lab
 `)}
-	address := freeAddress(t)
-	agent := u.start(configFor(server.url(), w.group, "health: {listen: '"+address+"'}\n"))
+	config, address := watchedConfig(t, server, w.group, "")
+	agent := u.start(config)
 	agent.waitLog("in sync")
 	checks := func(what string, want ...string) (took time.Duration) {
 		t.Helper()
@@ -86,20 +84,7 @@ type apiProxy struct {
 
 func newAPIProxy(t *testing.T) *apiProxy {
 	t.Helper()
-	config := world.lab.Clusters[0].Config
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
-		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
+	forward := kubetest.Forward(t, world.lab.Clusters[0].Config)
 	p := &apiProxy{silent: make(chan chan struct{}, 1)}
 	p.speak()
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

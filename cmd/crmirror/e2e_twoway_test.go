@@ -70,6 +70,13 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
+// watchedConfig is an agent's configuration with its health address; more is the rest of it.
+func watchedConfig(t *testing.T, s served, group, more string) (config, address string) {
+	t.Helper()
+	address = freeAddress(t)
+	return configFor(s.url(), group, more+"health: {listen: '"+address+"'}\n"), address
+}
+
 // Both ways: what a person pushes reaches the cluster, what both change is a conflict
 // that is shown everywhere, and goes when it is settled.
 func TestTwoWay(t *testing.T) {
@@ -78,8 +85,7 @@ func TestTwoWay(t *testing.T) {
 	w.create("a", 1)
 	server := newServer(t)
 	u := newUser(t)
-	address := freeAddress(t)
-	config := configFor(server.url(), w.group, "mode: two-way\nhealth: {listen: '"+address+"'}\n")
+	config, address := watchedConfig(t, server, w.group, "mode: two-way\n")
 	agent := u.start(config)
 	agent.waitLog("in sync")
 

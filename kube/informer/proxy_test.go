@@ -6,13 +6,13 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/crmirror/crmirror/kube/kubetest"
 )
 
 // proxy stands between a fleet and the real API server and can do to the fleet
@@ -29,20 +29,8 @@ type proxy struct {
 // newProxy starts a proxy that passes everything on as the given user.
 func newProxy(t *testing.T, config *rest.Config) *proxy {
 	t.Helper()
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &proxy{}
-	forward := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
-		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
+	forward := kubetest.Forward(t, config)
 	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if intercept := p.intercept.Load(); intercept != nil && (*intercept)(w, r) {
 			return
